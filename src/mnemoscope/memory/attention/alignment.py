@@ -12,15 +12,21 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from mnemoscope.base.array_types import Bool, Float
-from mnemoscope.memory.attention.normalisation import Softmax, TopK
+from mnemoscope.base.array_types import Float
+from mnemoscope.memory.attention.normalisation import HeadWeights, Softmax, TopK, Valid
+
+Features = Float[Tensor, "batch features"]
+Query = Float[Tensor, "batch query"]
+Rows = Float[Tensor, "slots batch width"]
+Normalise = Softmax | TopK
+"""Maps scores to weights."""
 
 
 class AttentionGradients(NamedTuple):
     """Gradients of one step's attention."""
 
-    query: Float[Tensor, "batch query"]
-    rows: Float[Tensor, "slots batch width"]
+    query: Query
+    rows: Rows
     weights: tuple[Tensor, ...]
     """Gradients of the parameters `Alignment.score_parameters`."""
 
@@ -28,22 +34,14 @@ class AttentionGradients(NamedTuple):
 class Alignment(nn.Module):
     """Scores `e = a(query, key)` per head, normalised over the slots; the values are the past states.
 
-    Args:
-        size: number N of features of a state.
-        heads: number of heads; each compares and reads N / heads features.
-        normalise: maps scores to weights.
-        biased: whether each state has a bias that is added to its scores.
-
+    A state has `size` features N; each head compares and reads N / heads of them. If `biased`, each state has a bias
+    that is added to its scores.
     """
 
-    def __init__(
-        self, size: int, heads: int = 1, normalise: Softmax | TopK | None = None, biased: bool = False
-    ) -> None:
+    def __init__(self, size: int, heads: int = 1, normalise: Normalise | None = None, biased: bool = False) -> None:
         super().__init__()
         if size < 1 or heads < 1 or size % heads:
-            raise ValueError(
-                f"Heads divide the features of a state among them: {size} features cannot be shared by {heads} heads."
-            )
+            raise ValueError(f"The {size} features of a state cannot be shared by {heads} heads: they do not divide.")
         self.size, self.heads, self.biased = size, heads, biased
         self.normalise = Softmax() if normalise is None else normalise
         self.query: nn.Module = nn.Linear(size, size, bias=False)
@@ -51,9 +49,7 @@ class Alignment(nn.Module):
         self.key: nn.Module = nn.Linear(size, size, bias=False)
         """U_a, maps a past state to its key."""
 
-    def row(
-        self, h: Float[Tensor, "batch features"], bias: Float[Tensor, "batch 1"] | None = None
-    ) -> Float[Tensor, "batch width"]:
+    def row(self, h: Features, bias: Float[Tensor, "batch 1"] | None = None) -> Float[Tensor, "batch width"]:
         """Return the row of a state: its values, its key, so that each key is computed once, and its bias."""
         return torch.cat([h, self.key(h)] if bias is None else [h, self.key(h), bias], dim=-1)
 
@@ -75,9 +71,7 @@ class Alignment(nn.Module):
         """Combine query and keys feature by feature."""
         raise NotImplementedError(f"{type(self).__name__} must define compared(query, keys).")
 
-    def scores(
-        self, compared: Float[Tensor, "slots batch query"], *parameters: Tensor
-    ) -> Float[Tensor, "slots batch heads"]:
+    def scores(self, compared: Float[Tensor, "slots batch query"], *parameters: Tensor) -> HeadWeights:
         """Return the scores: sums over the features of each head.
 
         The `parameters` are arguments because those of the module may have changed when a gradient is computed.
@@ -85,24 +79,12 @@ class Alignment(nn.Module):
         return compared.unflatten(-1, (self.heads, -1)).sum(-1)
 
     def backward_scores(
-        self,
-        query: Tensor,
-        keys: Tensor,
-        compared: Tensor,
-        grad: Float[Tensor, "slots batch heads"],
-        *parameters: Tensor,
+        self, query: Tensor, keys: Tensor, compared: Tensor, grad: HeadWeights, *parameters: Tensor
     ) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
         """Return the gradients of the scores for the query, the keys and the parameters; may overwrite `compared`."""
-        raise NotImplementedError(
-            f"{type(self).__name__} must define backward_scores(query, keys, compared, grad, *parameters)."
-        )
+        raise NotImplementedError(f"{type(self).__name__} must define backward_scores, the gradient of its scores.")
 
-    def attend(
-        self,
-        query: Float[Tensor, "batch query"],
-        rows: Float[Tensor, "slots batch width"],
-        valid: Bool[Tensor, "slots batch"] | None,
-    ) -> tuple[Float[Tensor, "batch features"], Float[Tensor, "slots batch heads"]]:
+    def attend(self, query: Query, rows: Rows, valid: Valid | None) -> tuple[Features, HeadWeights]:
         """Return the context c and the weights; differentiable, and 0 where no slot is valid."""
         values, keys, bias = self._parts(rows)
         scores = self.scores(self.compared(query, keys), *self.score_parameters())
@@ -110,12 +92,7 @@ class Alignment(nn.Module):
         return self._weighted_sum(weights, values), weights
 
     def backward(
-        self,
-        grad: Float[Tensor, "batch features"],
-        query: Float[Tensor, "batch query"],
-        rows: Float[Tensor, "slots batch width"],
-        valid: Bool[Tensor, "slots batch"] | None,
-        parameters: tuple[Tensor, ...],
+        self, grad: Features, query: Query, rows: Rows, valid: Valid | None, parameters: tuple[Tensor, ...]
     ) -> AttentionGradients:
         """Return the gradients of `attend` from that of the context; recomputes the scores with `parameters`."""
         values, keys, bias = self._parts(rows)
@@ -152,9 +129,7 @@ class Alignment(nn.Module):
 class Additive(Alignment):
     """`e = v_a . tanh(W_a s + U_a h)` (Bahdanau et al. 2015; Kerg, section 4.4)."""
 
-    def __init__(
-        self, size: int, heads: int = 1, normalise: Softmax | TopK | None = None, biased: bool = False
-    ) -> None:
+    def __init__(self, size: int, heads: int = 1, normalise: Normalise | None = None, biased: bool = False) -> None:
         super().__init__(size, heads, normalise, biased)
         self.direction = nn.Parameter(torch.empty(size).uniform_(-(size**-0.5), size**-0.5))
         """v_a."""
@@ -200,9 +175,7 @@ class Separable(Alignment):
     The query adds the same number to all scores, so that it does not influence their order or their differences.
     """
 
-    def __init__(
-        self, size: int, heads: int = 1, normalise: Softmax | TopK | None = None, biased: bool = False
-    ) -> None:
+    def __init__(self, size: int, heads: int = 1, normalise: Normalise | None = None, biased: bool = False) -> None:
         if heads != 1:
             raise ValueError(f'The score "released" has one head, but heads is {heads}.')
         super().__init__(size, 1, normalise, biased)

@@ -118,11 +118,6 @@ class Attentive(AttentiveCell):
         us, inner_step = self._drive(x)
         return {"weights": self._step(inner_step, us, state)[1].transpose(0, 1)}
 
-    def macro(self, h: Float[Tensor, "batch features"], c: Float[Tensor, "batch features"]) -> Tensor:
-        """Return the macro-state s from h and the context c."""
-        s = h + c if self.mix is None else self.mix(torch.cat([h, c], dim=-1))
-        return s if self.scale == 1 else self.scale * s
-
     def _check(self, state: Any) -> None:
         """Raise if the state belongs to a network with another past."""
         if not self.grows and state.rows.shape[1] != self.past.slots:
@@ -148,15 +143,9 @@ class Attentive(AttentiveCell):
     ) -> Float[Tensor, "time batch outputs"]:
         """Return the outputs of a scan, with access to its steps.
 
-        Args:
-            xs: inputs (time, batch, features).
-            state: the state before the first input; the initial state by default.
-            mask: (time, batch), False where a sequence has no input.
-            callback: called after each step. Positions start with the slots of the given state: the state of step t is
-                at `state.rows.shape[1] + t`.
-            perturbations: added to each h_t before it is read; the gradient of a loss at zero perturbations is the
-                gradient for every h_t.
-
+        The `callback` is called after each step. Positions start with the slots of the given state: the state of step t
+        is at `state.rows.shape[1] + t`. The `perturbations` are added to each h_t before it is read; the gradient of a
+        loss at zero perturbations is the gradient for every h_t.
         """
         check_input(self, xs)
         wanted = tuple(xs.shape[:2])
@@ -188,9 +177,7 @@ class Attentive(AttentiveCell):
         us, inner_step = self._drive(xs)
         memory = self.past.scan_memory(self.alignment, state, len(xs), mask)
         if callback is not None and not isinstance(memory, ScanMemory):
-            raise ValueError(
-                f"The attention of a {type(self.past).__name__} cannot be recorded; that of other pasts can."
-            )
+            raise ValueError(f"The attention of a {type(self.past).__name__} cannot be recorded, unlike other pasts.")
         inner, s, output, outputs = state.inner, state.s, state.output, []
         by_step = (None,) * len(us) if perturbations is None else perturbations.unbind()
         for t, (u, perturbation) in enumerate(zip(us.unbind(), by_step, strict=True)):

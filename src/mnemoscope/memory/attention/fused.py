@@ -23,7 +23,7 @@ from mnemoscope.memory.attention.state import AttentiveState
 
 
 def fused_screen(net: AttentiveCell, xs: Tensor, state: Any, mask: Tensor | None) -> FastPath | NoFastPath:
-    """Return the scan as one operator, or the reason why there is none."""
+    """Return the scan as one operator, or the reason why the steps are needed."""
     cell, past, h = net.cell, net.past, state.s
     if type(past) is not RelevanceScreen or past.score not in ("published", "normalised"):
         return NoFastPath("only screens that score attention are fused")

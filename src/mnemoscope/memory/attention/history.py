@@ -12,19 +12,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mnemoscope.base.array_types import Bool, Float, Int
+from mnemoscope.base.array_types import Float, Int
 from mnemoscope.kernels.batched_gradients import is_batched
-from mnemoscope.memory.attention.alignment import Alignment
+from mnemoscope.memory.attention.alignment import Alignment, Features, HeadWeights, Query, Rows, Valid
+
+Positions = Int[Tensor, "slots batch"]
 
 
 class History:
-    """Rows (time, batch, width), written in order.
-
-    Args:
-        length: number of rows per sequence.
-        row: a tensor with the shape (batch, width), dtype and device of a row.
-
-    """
+    """Rows (length, batch, width), written in order; `row` (batch, width) gives their shape, dtype and device."""
 
     def __init__(self, length: int, row: Float[Tensor, "batch width"]) -> None:
         self.rows = row.new_zeros(length, *row.shape)
@@ -37,16 +33,12 @@ class History:
         self.token = _Write.apply(self.token, row, self, position)
 
     def attend(
-        self,
-        alignment: Alignment,
-        query: Float[Tensor, "batch query"],
-        positions: Int[Tensor, "slots batch"] | int,
-        valid: Bool[Tensor, "slots batch"] | None,
-    ) -> tuple[Float[Tensor, "batch features"], Float[Tensor, "slots batch heads"]]:
+        self, alignment: Alignment, query: Query, positions: Positions | int, valid: Valid | None
+    ) -> tuple[Features, HeadWeights]:
         """Attend to the rows at `positions`, or to the first n; the weights have no gradient."""
         return _Attend.apply(self.token, query, self, alignment, positions, valid, *alignment.score_parameters())
 
-    def read(self, positions: Int[Tensor, "slots batch"]) -> Float[Tensor, "slots batch width"]:
+    def read(self, positions: Positions) -> Rows:
         """Return the rows at `positions`, with their gradient."""
         return _Read.apply(self.token, self, positions)
 
@@ -57,17 +49,17 @@ class History:
         self.token = self.token.detach()
         return closed
 
-    def flat(self, positions: Int[Tensor, "slots batch"]) -> Int[Tensor, " rows"]:
+    def flat(self, positions: Positions) -> Int[Tensor, " rows"]:
         """Return the indices into the flat list of all rows."""
         return (positions * self.rows.shape[1] + self._column).flatten()
 
-    def gather(self, positions: Tensor | int) -> Float[Tensor, "slots batch width"]:
+    def gather(self, positions: Positions | int) -> Rows:
         """Return the rows without a gradient; the first n rows are a view."""
         if isinstance(positions, int):
             return self.rows[:positions]
         return self.rows.flatten(0, 1).index_select(0, self.flat(positions)).unflatten(0, positions.shape)
 
-    def add_gradient(self, positions: Tensor | int, grad: Float[Tensor, "slots batch width"]) -> None:
+    def add_gradient(self, positions: Positions | int, grad: Rows) -> None:
         """Add to the gradient of the rows at `positions`."""
         assert self.grad is not None
         if isinstance(positions, int):
@@ -92,15 +84,9 @@ class _Write(torch.autograd.Function):
 class _Attend(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any,
-        token: Tensor,
-        query: Tensor,
-        history: History,
-        alignment: Alignment,
-        positions: Any,
-        valid: Any,
-        *parameters: Tensor,
+        ctx: Any, token: Tensor, query: Tensor, history: History, alignment: Alignment, *given: Any
     ) -> tuple[Tensor, Tensor]:
+        positions, valid, *parameters = given
         context, weights = alignment.attend(query, history.gather(positions), valid)
         ctx.mark_non_differentiable(weights)
         ctx.save_for_backward(query, *parameters)  # the present parameters, so that autograd detects a later change

@@ -9,6 +9,8 @@ from torch import Tensor
 
 from mnemoscope.base.array_types import Bool, Float
 
+HeadWeights = Float[Tensor, "slots batch heads"]
+Valid = Bool[Tensor, "slots batch"]
 EMPTY_SCORE = -1e30
 """Score of an empty slot: so low that its weight is 0, but finite, so that a memory of empty slots gives no NaN."""
 EPSILON = 1e-7
@@ -19,9 +21,7 @@ EPSILON = 1e-7
 class Softmax:
     """`a = exp(e) / sum exp(e)` over the valid slots."""
 
-    def __call__(
-        self, scores: Float[Tensor, "slots batch heads"], valid: Bool[Tensor, "slots batch"] | None
-    ) -> Float[Tensor, "slots batch heads"]:
+    def __call__(self, scores: HeadWeights, valid: Valid | None) -> HeadWeights:
         if valid is None:
             return scores.softmax(0)
         empty = ~valid.unsqueeze(-1)
@@ -67,18 +67,14 @@ class TopK:
     def few(self) -> Softmax | RawScores:
         return RawScores() if self.released else Softmax()
 
-    def __call__(
-        self, scores: Float[Tensor, "slots batch heads"], valid: Bool[Tensor, "slots batch"] | None
-    ) -> Float[Tensor, "slots batch heads"]:
+    def __call__(self, scores: HeadWeights, valid: Valid | None) -> HeadWeights:
         if len(scores) <= self.k:
             return self.few(scores, valid)
         above, _ = self._above(scores, valid)
         weights = above / (above.sum(0) + EPSILON)
         return weights if valid is None else torch.where(self._many(valid), weights, self.few(scores, valid))
 
-    def backward(
-        self, scores: Tensor, weights: Tensor, valid: Tensor | None, grad: Float[Tensor, "slots batch heads"]
-    ) -> Float[Tensor, "slots batch heads"]:
+    def backward(self, scores: Tensor, weights: Tensor, valid: Tensor | None, grad: Tensor) -> Tensor:
         """Return the gradient of the scores.
 
         For `a_i = r_i / S` it is `dr_i = (da_i - sum_j da_j a_j) / S` where r_i > 0; their sum is subtracted from the
@@ -89,11 +85,9 @@ class TopK:
         above, threshold = self._above(scores, valid)
         into = (grad - (grad * weights).sum(0)) / (above.sum(0) + EPSILON) * (above > 0)
         into.scatter_add_(0, threshold, -into.sum(0, keepdim=True))
-        return (
-            into
-            if valid is None
-            else torch.where(self._many(valid), into, self.few.backward(scores, weights, valid, grad))
-        )
+        if valid is None:
+            return into
+        return torch.where(self._many(valid), into, self.few.backward(scores, weights, valid, grad))
 
     def _many(self, valid: Tensor) -> Bool[Tensor, "batch 1"]:
         return (valid.sum(0) > self.k).unsqueeze(-1)

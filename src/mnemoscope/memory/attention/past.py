@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from mnemoscope.base.array_types import Float
@@ -11,8 +12,7 @@ from mnemoscope.cells.cell import Cell
 from mnemoscope.cells.state import State
 from mnemoscope.memory.attention.alignment import Additive, Alignment, ScaledDot
 from mnemoscope.memory.attention.relevance import Relevance
-from mnemoscope.memory.attention.state import AttentiveState, SlotPolicy
-from mnemoscope.memory.attention.step_memory import StepMemory
+from mnemoscope.memory.attention.state import AttentiveState, SlotPolicy, Slots
 
 ALIGNMENTS = {"additive": Additive, "dot": ScaledDot}
 """Alignments of `Attentive`, by name."""
@@ -32,7 +32,8 @@ class AttentiveCell(Cell):
 
     def macro(self, h: Float[Tensor, "batch features"], c: Float[Tensor, "batch features"]) -> Tensor:
         """Return the macro-state s from h and the context c."""
-        raise NotImplementedError(f"{type(self).__name__} must define macro(h, c).")
+        s = h + c if self.mix is None else self.mix(torch.cat([h, c], dim=-1))
+        return s if self.scale == 1 else self.scale * s
 
 
 class Past(SlotPolicy):
@@ -56,7 +57,7 @@ class Past(SlotPolicy):
         return ALIGNMENTS[kind](size, heads)
 
     def judge(self, input_size: int | None, size: int) -> nn.Module | None:
-        """Build the module that estimates the relevance of a new state, or return None if there is none."""
+        """Build the module that estimates the relevance of a new state, or return None if attention does."""
         return None
 
     def initial_state(self, inner: State, s: Float[Tensor, "batch features"], width: int) -> Any:
@@ -84,3 +85,38 @@ class Past(SlotPolicy):
         memory.update_scores(weights)
         s = net.macro(h, c)
         return s, s, weights
+
+
+class StepMemory:
+    """Past states of a single step, as rows of its state. This is the slow reference of a scan."""
+
+    present = None
+    """Sequences that take this step; None means all, because a step has no mask."""
+
+    def __init__(self, policy: SlotPolicy, alignment: Alignment, state: AttentiveState) -> None:
+        self.policy, self.alignment = policy, alignment
+        self.rows, self.slots = state.rows, Slots(state.score, state.filled)
+
+    def begin_step(self, inner: State, s: Tensor) -> tuple[State, Tensor]:
+        """Return the state that the step starts from."""
+        return inner, s
+
+    def store(self, row: Float[Tensor, "batch width"], score: Float[Tensor, " batch"] | None) -> None:
+        """Store the state of this step, in the slot that the policy gives it."""
+        rows, slots = torch.cat([self.rows, row.unsqueeze(1)], dim=1), self.slots.with_newest(score)
+        source = self.policy.admit(self.slots)
+        if source is not None:
+            rows, slots = rows.gather(1, source.unsqueeze(-1).expand(-1, -1, rows.shape[-1])), slots.select(source)
+        self.rows, self.slots = rows, slots
+
+    def attend(self, query: Float[Tensor, "batch query"]) -> tuple[Tensor, Float[Tensor, "slots batch heads"]]:
+        """Attend to all stored states; return the context and the weights."""
+        return self.alignment.attend(query, self.rows.transpose(0, 1), self.slots.valid.T)
+
+    def update_scores(self, weights: Float[Tensor, "slots batch heads"]) -> None:
+        """Update the scores with this step's attention."""
+        self.slots = self.policy.update_scores(self.slots, weights.mean(-1).T)
+
+    def state(self, inner: State, s: Tensor, output: Tensor) -> AttentiveState:
+        """Return the state after the step."""
+        return AttentiveState(inner, s, self.rows, *self.slots)

@@ -48,7 +48,8 @@ class Surprise(nn.Module):
             raise ValueError('The score "surprise" predicts inputs, and needs a cell with an input_size.')
         self.predict = nn.Linear(size, input_size)
         self._number = 0
-        self._error = self._into_weight = self._into_bias = torch.zeros(())
+        self._sums = (torch.zeros(()),) * 3
+        """The error, and its gradients for P and b, summed over the steps."""
 
     def forward(
         self,
@@ -66,22 +67,16 @@ class Surprise(nn.Module):
         """Return the mean error of the steps since the last call, or None if there were none."""
         if not self._number:
             return None
-        P, b = self.predict.weight, self.predict.bias
-        gradient = ((P - P.detach()) * self._into_weight).sum() + ((b - b.detach()) * self._into_bias).sum()
-        penalty = (self._error + gradient) / self._number  # the error, with the accumulated gradient
-        self._number, self._error = 0, self._error.new_zeros(())
+        P, b, (error, into_P, into_b) = self.predict.weight, self.predict.bias, self._sums
+        gradient = ((P - P.detach()) * into_P).sum() + ((b - b.detach()) * into_b).sum()
+        penalty = (error + gradient) / self._number  # the error, with the accumulated gradient
+        self._number = 0
         return penalty
 
     @torch.no_grad()
     def _count(self, s: Tensor, wrong: Tensor, present: Tensor | None) -> None:
         if present is not None:
             wrong = wrong * present.unsqueeze(-1)
-        error, into_weight, into_bias = wrong.square().sum(), 2 * wrong.T @ s, 2 * wrong.sum(0)
-        if self._number:
-            error, into_weight, into_bias = (
-                error + self._error,
-                into_weight + self._into_weight,
-                into_bias + self._into_bias,
-            )
-        self._error, self._into_weight, self._into_bias = error, into_weight, into_bias
+        new = (wrong.square().sum(), 2 * wrong.T @ s, 2 * wrong.sum(0))
+        self._sums = tuple(map(torch.add, new, self._sums)) if self._number else new
         self._number += len(s) if present is None else int(present.sum())

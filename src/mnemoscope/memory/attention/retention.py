@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from mnemoscope.base.array_types import Float, Int
+from mnemoscope.base.validation import is_whole
 from mnemoscope.memory.attention.alignment import Alignment
 from mnemoscope.memory.attention.past import ALIGNMENTS, Past
 from mnemoscope.memory.attention.relevance import Learned, Surprise
@@ -31,7 +32,7 @@ class RelevanceScreen(Past):
     """Keep the newest states and the most relevant older ones (Kerg, Algorithm 1).
 
     By default the relevance of a state is the attention that it receives in its first `short_term` steps. A state that
-    leaves the short-term buffer takes a free slot of the relevant set; if there is none, it resource the least relevant
+    leaves the short-term buffer takes a free slot of the relevant set; if there is none, it replaces the least relevant
     state, provided that it is more relevant. The algorithm prints `t - rho` for the state that leaves the buffer; here
     it is the state that does leave.
 
@@ -60,16 +61,13 @@ class RelevanceScreen(Past):
     score: str = "published"
 
     def __post_init__(self) -> None:
-        for value in (self.short_term, self.relevant):
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueError(
-                    f"A screen needs room for at least one state in both sets, but short_term is {self.short_term!r} "
-                    f"and relevant is {self.relevant!r}."
-                )
-        if self.score not in ("published", "normalised", "surprise", "learned"):
+        if not (is_whole(self.short_term, 1) and is_whole(self.relevant, 1)):
             raise ValueError(
-                f'score must be "published", "normalised", "surprise" or "learned", but is {self.score!r}.'
+                f"A screen needs room for at least one state in both sets, but short_term is {self.short_term!r} "
+                f"and relevant is {self.relevant!r}."
             )
+        if self.score not in ("published", "normalised", "surprise", "learned"):
+            raise ValueError(f'score must be "published", "normalised", "surprise" or "learned", not {self.score!r}.')
 
     @property
     def slots(self) -> int:
@@ -89,9 +87,8 @@ class RelevanceScreen(Past):
         return Learned(size) if self.score == "learned" else None
 
     def scan_memory(self, alignment: Alignment, state: AttentiveState, length: int, mask: Tensor | None) -> ScanMemory:
-        return ScanMemory(
-            alignment, state, length, mask, ScreenedPositions(self, Slots(state.score, state.filled), mask)
-        )
+        positions = ScreenedPositions(self, Slots(state.score, state.filled), mask)
+        return ScanMemory(alignment, state, length, mask, positions)
 
     def admit(self, slots: Slots) -> Int[Tensor, "batch slots"]:
         nu, batch = self.short_term, slots.score.shape[0]

@@ -8,33 +8,28 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from mnemoscope.base.array_types import Bool, Float, Int
+from mnemoscope.base.array_types import Bool, Float
 from mnemoscope.cells.state import State, leaves, map_state
 from mnemoscope.cells.unrolled import hold_masked
-from mnemoscope.memory.attention.alignment import Alignment
-from mnemoscope.memory.attention.history import History
+from mnemoscope.memory.attention.alignment import Alignment, HeadWeights, Query, Valid
+from mnemoscope.memory.attention.history import History, Positions
 from mnemoscope.memory.attention.state import AttentiveState, SlotPolicy, Slots
 
 
 class Attended(NamedTuple):
     """Positions in the history that a step attends to."""
 
-    positions: Int[Tensor, "slots batch"] | int
+    positions: Positions | int
     """Indices into the history, or n for its first n positions."""
-    valid: Bool[Tensor, "slots batch"] | None
+    valid: Valid | None
     """False where a slot is empty; None if all slots are filled."""
 
 
 class ScanMemory:
-    """Past states of a whole scan: every state is stored once, and slots hold positions in the history.
+    """Past states of a scan of `length` steps: every state is stored once, and slots hold positions in the history.
 
-    Args:
-        alignment: alignment between queries and past states.
-        state: state before the first step.
-        length: number of steps.
-        mask: (time, batch), True where a sequence takes the step; None: everywhere.
-        positions: the positions that a step may attend to.
-
+    The history starts with the rows of the `state` before the first step. A sequence takes a step where the `mask` is
+    True; None: always.
     """
 
     def __init__(
@@ -72,11 +67,11 @@ class ScanMemory:
         self.history.write(position, row)
         self.attended = self.positions.enter(position, None if score is None else score.detach())
 
-    def attend(self, query: Float[Tensor, "batch query"]) -> tuple[Tensor, Float[Tensor, "slots batch heads"]]:
+    def attend(self, query: Query) -> tuple[Tensor, HeadWeights]:
         """Attend to the positions of this step; return the context and the weights."""
         return self.history.attend(self.alignment, query, *self.attended)
 
-    def update_scores(self, weights: Float[Tensor, "slots batch heads"]) -> None:
+    def update_scores(self, weights: HeadWeights) -> None:
         """Update the scores with this step's attention, and end the step."""
         self.positions.update_scores(self.t, weights)
         self.t += 1
@@ -97,7 +92,7 @@ def open_history(rows: Float[Tensor, "batch slots width"], length: int) -> Histo
 
 
 def close_history(
-    history: History, outputs: Tensor, positions: Int[Tensor, "slots batch"], inner: State
+    history: History, outputs: Tensor, positions: Positions, inner: State
 ) -> tuple[Tensor, Float[Tensor, "batch slots width"], State]:
     """Close a history; return the outputs, the rows at `positions`, and the state of the wrapped cell."""
     outputs, rows, *parts = history.close(outputs, history.read(positions).transpose(0, 1), *leaves(inner))
@@ -106,14 +101,7 @@ def close_history(
 
 
 class AllPositions:
-    """All positions up to the present one.
-
-    Args:
-        slots: slots of the state before the first step; the history starts with their rows.
-        length: number of steps.
-        mask: (time, batch), True where a sequence takes the step; None: everywhere.
-
-    """
+    """All positions up to the present one; `slots` are those of the state before the first step."""
 
     def __init__(self, slots: Slots, length: int, mask: Bool[Tensor, "time batch"] | None) -> None:
         new = slots.filled.new_ones(len(slots.filled), length) if mask is None else mask.T.to(slots.filled)
@@ -124,17 +112,17 @@ class AllPositions:
         """Add the newest state, at `position`; return the positions to attend to."""
         return Attended(position + 1, None if self._valid is None else self._valid[: position + 1])
 
-    def update_scores(self, t: int, weights: Float[Tensor, "slots batch heads"]) -> None:
+    def update_scores(self, t: int, weights: HeadWeights) -> None:
         """Do nothing: without screening there are no scores."""
 
-    def last(self) -> tuple[Int[Tensor, "slots batch"], Slots]:
+    def last(self) -> tuple[Positions, Slots]:
         """Return the positions that the last state keeps, and their slots."""
         batch, number = self.slots.score.shape
         return torch.arange(number, device=self.slots.score.device).unsqueeze(1).expand(-1, batch), self.slots
 
 
 class ScreenedPositions:
-    """The positions that a policy keeps; the arguments are those of `AllPositions`."""
+    """The positions that a policy keeps; `slots` are those of the state before the first step."""
 
     def __init__(self, policy: SlotPolicy, slots: Slots, mask: Bool[Tensor, "time batch"] | None) -> None:
         self.policy, self.mask = policy, mask
@@ -155,13 +143,13 @@ class ScreenedPositions:
         full = self._full_from is not None and position + 1 >= self._full_from
         return Attended(positions.T, None if full else slots.valid.T)
 
-    def update_scores(self, t: int, weights: Float[Tensor, "slots batch heads"]) -> None:
+    def update_scores(self, t: int, weights: HeadWeights) -> None:
         """Add the attention of step t to the scores of the sequences that took the step."""
         positions, slots = self._new
         new = (positions, self.policy.update_scores(slots, weights.mean(-1).T))
         self._kept = new if self.mask is None else hold_masked(self.mask[t], new, self._kept)
 
-    def last(self) -> tuple[Int[Tensor, "slots batch"], Slots]:
+    def last(self) -> tuple[Positions, Slots]:
         """Return the positions that the last state keeps, and their slots."""
         positions, slots = self._kept
         return positions.T, slots

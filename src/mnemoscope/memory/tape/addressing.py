@@ -12,12 +12,12 @@ from torch import Tensor
 from mnemoscope.base.array_types import Float
 from mnemoscope.kernels.tape_addressing import FLOOR, TINY
 
+Memory = Float[Tensor, "batch slots numbers"]
+HeadWeights = Float[Tensor, "batch heads slots"]
+PerHead = Float[Tensor, "batch heads 1"]
 
-def content_weights(
-    memory: Float[Tensor, "batch slots numbers"],
-    key: Float[Tensor, "batch heads key_numbers"],
-    strength: Float[Tensor, "batch heads 1"],
-) -> Float[Tensor, "batch heads slots"]:
+
+def content_weights(memory: Memory, key: Float[Tensor, "batch heads key_numbers"], strength: PerHead) -> HeadWeights:
     """Return `softmax_i(beta K[k, M(i)])` with the cosine similarity K (Graves et al., Eq 5-6).
 
     For matrices the cosine uses the Frobenius inner product, the same sum over all numbers of a slot.
@@ -37,18 +37,12 @@ def content_weights(
     return torch.softmax(strength * cosine, dim=-1)
 
 
-def interpolate(
-    content: Float[Tensor, "batch heads slots"],
-    previous: Float[Tensor, "batch heads slots"],
-    gate: Float[Tensor, "batch heads 1"],
-) -> Float[Tensor, "batch heads slots"]:
+def interpolate(content: HeadWeights, previous: HeadWeights, gate: PerHead) -> HeadWeights:
     """Return `g w_c + (1 - g) w_previous` (Graves et al., Eq 7)."""
     return previous + gate * (content - previous)  # not lerp, whose arguments have several dtypes under autocast
 
 
-def shift_weights(
-    weights: Float[Tensor, "batch heads slots"], shift: Float[Tensor, "batch heads shifts"]
-) -> Float[Tensor, "batch heads slots"]:
+def shift_weights(weights: HeadWeights, shift: Float[Tensor, "batch heads shifts"]) -> HeadWeights:
     """Return `sum_o s(o) w(i - o)`, with i - o modulo the number of slots (Graves et al., Eq 8).
 
     The offsets o are -reach, ..., reach: the first entry of `shift` moves furthest back.
@@ -64,9 +58,7 @@ def shift_weights(
     return (moved * shift.unsqueeze(-1)).sum(-2)
 
 
-def sharpen(
-    weights: Float[Tensor, "batch heads slots"], gamma: Float[Tensor, "batch heads 1"]
-) -> Float[Tensor, "batch heads slots"]:
+def sharpen(weights: HeadWeights, gamma: PerHead) -> HeadWeights:
     """Return `w^gamma / sum w^gamma` (Graves et al., Eq 9), with weights clamped to at least `FLOOR`."""
     check_digits(weights)
     return torch.softmax(gamma * weights.clamp(min=FLOOR).log(), dim=-1)

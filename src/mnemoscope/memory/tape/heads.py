@@ -13,26 +13,28 @@ from mnemoscope.base.array_types import Float
 from mnemoscope.cells.fast_path import is_unmodified
 from mnemoscope.cells.matrix import Bilinear
 from mnemoscope.memory.intervals import Interval, interval_affine
-from mnemoscope.memory.tape.addressing import content_weights, interpolate, sharpen, shift_weights
+from mnemoscope.memory.tape import addressing
+from mnemoscope.memory.tape.addressing import HeadWeights, Memory, PerHead
+
+Change = Float[Tensor, "batch writers numbers"]
 
 
 class HeadAddress(NamedTuple):
     """Addressing parameters of the read heads or the write heads."""
 
     key: Float[Tensor, "batch heads numbers"]
-    strength: Float[Tensor, "batch heads 1"]
+    strength: PerHead
     """Key strength beta."""
-    gate: Float[Tensor, "batch heads 1"]
+    gate: PerHead
     """Interpolation gate g between content and previous weights."""
     shift: Float[Tensor, "batch heads moves"]
-    gamma: Float[Tensor, "batch heads 1"]
+    gamma: PerHead
 
-    def weights(
-        self, memory: Float[Tensor, "batch slots numbers"], previous: Float[Tensor, "batch heads slots"]
-    ) -> Float[Tensor, "batch heads slots"]:
+    def weights(self, memory: Memory, previous: HeadWeights) -> HeadWeights:
         """Return the weights: addressing by content, then by location (Graves et al. 2014, Fig 2)."""
-        content = content_weights(memory, self.key, self.strength)
-        return sharpen(shift_weights(interpolate(content, previous, self.gate), self.shift), self.gamma)
+        content = addressing.content_weights(memory, self.key, self.strength)
+        shifted = addressing.shift_weights(addressing.interpolate(content, previous, self.gate), self.shift)
+        return addressing.sharpen(shifted, self.gamma)
 
 
 class HeadOutputs(NamedTuple):
@@ -40,16 +42,11 @@ class HeadOutputs(NamedTuple):
 
     write: HeadAddress
     read: HeadAddress
-    erase: Float[Tensor, "batch writers numbers"]
-    add: Float[Tensor, "batch writers numbers"]
+    erase: Change
+    add: Change
 
 
-def erase_and_add(
-    memory: Float[Tensor, "batch slots numbers"],
-    weights: Float[Tensor, "batch writers slots"],
-    erase: Float[Tensor, "batch writers numbers"],
-    add: Float[Tensor, "batch writers numbers"],
-) -> Float[Tensor, "batch slots numbers"]:
+def erase_and_add(memory: Memory, weights: Float[Tensor, "batch writers slots"], erase: Change, add: Change) -> Memory:
     """Return `M(i) prod_h (1 - w_h(i) e_h) + sum_h w_h(i) a_h` (Graves et al., Eq 3-4): all erase, then all add."""
     for w, e in zip(weights.unbind(1), erase.unbind(1), strict=True):
         memory = torch.addcmul(memory, memory, w.unsqueeze(2) * e.unsqueeze(1), value=-1)
@@ -101,9 +98,8 @@ class Heads(nn.Module):
             torch.softmax(moves, dim=-1),
             (1 + softplus(gamma)).unsqueeze(-1),
         )
-        write, read = zip(
-            *(part.split((self.writers, self.heads - self.writers), dim=1) for part in parts), strict=True
-        )
+        counts = (self.writers, self.heads - self.writers)
+        write, read = zip(*(part.split(counts, dim=1) for part in parts), strict=True)
         return HeadOutputs(HeadAddress(*write), HeadAddress(*read), torch.sigmoid(erase), torch.tanh(add))
 
     def parts(self, hidden: Float[Tensor, "batch ..."]) -> list[Tensor]:
@@ -144,9 +140,8 @@ class Heads(nn.Module):
         if len(maps) == 1:
             assert isinstance(maps[0], nn.Linear)
             together = torch.cat([maps[0].weight, maps[0].bias.unsqueeze(1)], dim=1)
-            parts = [
-                part.unflatten(0, (count, -1)) for part, count in zip(together.split(self.sizes), counts, strict=True)
-            ]
+            split = zip(together.split(self.sizes), counts, strict=True)
+            parts = [part.unflatten(0, (count, -1)) for part, count in split]
         else:
             parts = [_by_head(each, count) for each, count in zip(maps, counts, strict=True)]  # pyright: ignore[reportArgumentType]
         key, change, moves, rest = parts

@@ -174,9 +174,7 @@ class TuringMachine(TapeCell):
     def _check_state(self, state: TapeState) -> None:
         """Raise if the state belongs to another machine, or its dtype has too small a range."""
         if not isinstance(state, TapeState):
-            raise TypeError(
-                f"The state of a machine is a TapeState, but a {type(state).__name__} was given; see initial_state."
-            )
+            raise TypeError(f"The state of a machine is a TapeState, not a {type(state).__name__}; see initial_state.")
         check_digits(state.memory)
         expected = {
             "memory": (self.slots, *self.slot_shape),
@@ -276,9 +274,7 @@ def _check(
     controller: Any, slots: Any, read_heads: Any, write_heads: Any, reach: Any, initial_memory: Any, least: Any
 ) -> None:
     if not isinstance(controller, Cell):
-        raise TypeError(
-            f"The controller must be a cell, but is {controller!r}; mnemoscope.adapt turns a torch network into one."
-        )
+        raise TypeError(f"The controller must be a cell, but is {controller!r}; mnemoscope.adapt makes cells.")
     check_whole(1, slots=slots, read_heads=read_heads, write_heads=write_heads)
     check_whole(0, reach=reach)
     check_reach(int(slots), 2 * int(reach) + 1)

@@ -39,9 +39,6 @@ class TapeCell(Cell):
     """Shape of the controller's output: (features,), or (rows, columns) of a matrix."""
     gradient_limit: float | None
 
-    def initial_state(self, batch: int) -> TapeState:
-        raise NotImplementedError(f"{type(self).__name__} must define initial_state(batch).")
-
     def read_out(
         self, hidden: Float[Tensor, "batch features"], reads: Float[Tensor, "batch heads numbers"]
     ) -> Float[Tensor, "batch outputs"]:
