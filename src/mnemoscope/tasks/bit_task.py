@@ -13,6 +13,9 @@ from torch import Tensor
 from mnemoscope.base.array_types import Bool, Float, Int
 from mnemoscope.tasks.task import Batch, GeneratedTask
 
+Items = Bool[Tensor, "number batch bits"]
+Index = Int[Tensor, "time batch"]
+
 
 @dataclass(frozen=True)
 class BitTask(GeneratedTask):
@@ -76,30 +79,22 @@ class BitTask(GeneratedTask):
         """Draw whole numbers from `least` to `most`: one for the batch, or with `mixed` one per sequence."""
         return torch.randint(least, most + 1, (batch if self.mixed else 1,), generator=generator).expand(batch)
 
-    def _random_items(self, number: int, batch: int, generator: torch.Generator) -> Bool[Tensor, "number batch bits"]:
+    def _random_items(self, number: int, batch: int, generator: torch.Generator) -> Items:
         return torch.randint(0, 2, (number, batch, self.random_bits), generator=generator).bool()
 
-    def _assemble(
-        self,
-        items: Bool[Tensor, "number batch bits"],
-        shown: Int[Tensor, "time batch"],
-        marks: Float[Tensor, "time batch channels"],
-        due: Int[Tensor, "time batch"],
-    ) -> Batch:
+    def _assemble(self, items: Items, shown: Index, marks: Float[Tensor, "time batch channels"], due: Index) -> Batch:
         """Return the batch in which each step shows, and has due, the item of the given number; none below 0."""
         inputs = torch.cat([_select(items, shown).to(marks.dtype), marks], -1)
         silent = torch.zeros(*due.shape, self.silent_bits, dtype=torch.bool)
         return Batch(inputs, torch.cat([_select(items, due), silent], -1), due >= 0)
 
 
-def _select(
-    items: Bool[Tensor, "number batch bits"], index: Int[Tensor, "time batch"]
-) -> Bool[Tensor, "time batch bits"]:
+def _select(items: Items, index: Index) -> Bool[Tensor, "time batch bits"]:
     selected = items.gather(0, index.clamp_min(0).unsqueeze(-1).expand(-1, -1, items.shape[-1]))
     return selected & (index >= 0).unsqueeze(-1)
 
 
-def index_within(index: Int[Tensor, "time batch"], end: Int[Tensor, " batch"] | int) -> Int[Tensor, "time batch"]:
+def index_within(index: Index, end: Int[Tensor, " batch"] | int) -> Index:
     """Return `index` where it is at least 0 and below `end`, else -1.
 
     >>> index_within(torch.tensor([[-2], [0], [1], [2]]), 2).flatten().tolist()

@@ -3,12 +3,12 @@
 from mnemoscope.tasks.relational.basic import (
     RMTS as RMTS,
     Completion as Completion,
+    DistributionOfN as DistributionOfN,
     IdentityRules as IdentityRules,
     MatchToSample as MatchToSample,
     SameDifferent as SameDifferent,
 )
 from mnemoscope.tasks.relational.comparison import Comparison as Comparison
-from mnemoscope.tasks.relational.distribution import DistributionOfN as DistributionOfN
 from mnemoscope.tasks.relational.figure import draw_samples as draw_samples, picture as picture
 from mnemoscope.tasks.relational.games import RelationalGame as RelationalGame
 from mnemoscope.tasks.relational.published import PUBLISHED as PUBLISHED

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from mnemoscope.tasks.relational.basic import RMTS, IdentityRules, SameDifferent
+from mnemoscope.tasks.relational.basic import RMTS, DistributionOfN, IdentityRules, SameDifferent
 from mnemoscope.tasks.relational.comparison import Comparison
-from mnemoscope.tasks.relational.distribution import DistributionOfN
 from mnemoscope.tasks.relational.game_rules import RULES
 from mnemoscope.tasks.relational.games import COLOUR_RULES, RelationalGame
 from mnemoscope.tasks.relational.task import RelationalTask
