@@ -27,7 +27,7 @@ from common import folder, option_parser, synchronise, write_json
 from mnemoscope.cells import EchoState
 from mnemoscope.lenses import Adaptive, Dynamics, FixedPoints, FromOutputs, FromTrajectories, Tolerances
 from mnemoscope.lenses.fixed_points.catalogue import Catalogue
-from mnemoscope.lenses.fixed_points.descent import Outcome, descend
+from mnemoscope.lenses.fixed_points.descent import Descent, Outcome
 from mnemoscope.lenses.fixed_points.lens import collect_result, default_solver
 from mnemoscope.lenses.fixed_points.result import Status
 from mnemoscope.tasks import FlipFlop
@@ -65,7 +65,7 @@ class Search:
         known = len(self.catalogue)
         solver = default_solver(self.dynamics.size)
         with torch.no_grad():
-            outcome = descend(solver, self.dynamics, starts, self.catalogue, Tolerances())
+            outcome = Descent(solver, self.catalogue, Tolerances()).run(starts)
         cpu, wall = (now - then for now, then in zip(clock(self.dynamics), since, strict=True))
         self.outcomes.append(outcome)
         reached = int((outcome.status == Status.FIXED).sum())
@@ -79,7 +79,7 @@ class Search:
 
     def points(self) -> FixedPoints:
         """Return all points found."""
-        return collect_result(self.dynamics, self.catalogue, Outcome.concatenate(self.outcomes), "")
+        return collect_result(self.catalogue, Outcome.concatenate(self.outcomes), "")
 
 
 def main() -> None:

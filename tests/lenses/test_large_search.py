@@ -22,12 +22,11 @@ from mnemoscope.lenses import (
     Tolerances,
 )
 from mnemoscope.lenses.fixed_points.catalogue import Catalogue
-from mnemoscope.lenses.fixed_points.descent import descend
+from mnemoscope.lenses.fixed_points.descent import Descent
 from mnemoscope.lenses.fixed_points.lens import default_solver
 from mnemoscope.lenses.fixed_points.mixed_precision import Factors, MixedLevenbergMarquardt
 from mnemoscope.lenses.fixed_points.newton import LevenbergMarquardt
 from mnemoscope.lenses.fixed_points.restarts import EXPENSIVE, Restarts
-from mnemoscope.lenses.fixed_points.solvers import jacobians_at_a_time
 from mnemoscope.lenses.fixed_points.stability import ARNOLDI, Boundary, unstable_directions
 from mnemoscope.tasks import FlipFlop
 from tests.slow import SLOW
@@ -172,7 +171,7 @@ def test_one_factorisation_serves_several_steps(monkeypatch):
         factorised.clear()
         catalogue = Catalogue(dynamics)
         with torch.no_grad():
-            descend(ChordNewton(reuse=reuse), dynamics, starts, catalogue, Tolerances())
+            Descent(ChordNewton(reuse=reuse), catalogue, Tolerances()).run(starts)
         assert len(catalogue) == 1
         counts.append(sum(factorised))
     assert counts[1] < counts[0]
@@ -307,12 +306,12 @@ def test_several_strategies_combine_in_one_search():
             "a flow has no steps",
         ),
         (lambda: FromOutputs(low=1.0, high=1.0), "low < high"),
-        (lambda: FromOutputs(0), "must be positive"),
-        (lambda: FromOutputs(steps=-1), "steps counts steps"),
-        (lambda: FromTrajectories(torch.zeros(3, 1, 1), rest=-1), "rest counts steps"),
+        (lambda: FromOutputs(0), "number must be a whole number, at least 1"),
+        (lambda: FromOutputs(steps=-1), "steps must be a whole number, at least 0"),
+        (lambda: FromTrajectories(torch.zeros(3, 1, 1), rest=-1), "rest must be a whole number, at least 0"),
         (lambda: Several([]), "the list is empty"),
         (lambda: Several([Adaptive()]), r"Adaptive\(Several"),
-        (lambda: Adaptive(max_starts=0), "must be positive"),
+        (lambda: Adaptive(max_starts=0), "max_starts must be a whole number, at least 1"),
         (
             lambda: Several([torch.zeros(2, 3)]).draw(ms.Dynamics(GRU(2, 4)), torch.Generator()),
             r"\(starts, 4\)",
@@ -400,4 +399,4 @@ def test_a_trained_reservoir_has_stable_points_at_both_bits():
 def test_the_default_solver_depends_on_the_size():
     kinds = [type(default_solver(size)).__name__ for size in (3, 512, 513, 2048, 2049)]
     assert kinds == ["Newton", "Newton", "ChordNewton", "ChordNewton", "NewtonKrylov"]
-    assert jacobians_at_a_time(1000, torch.device("cpu")) == 4
+    assert default_solver(1000).chunk(1000, torch.device("cpu")) == 4

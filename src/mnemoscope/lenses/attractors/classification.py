@@ -33,6 +33,8 @@ class FoundAttractor:
     exponents: list[list[float]] = field(default_factory=list)
     errors: list[list[float]] = field(default_factory=list)
     note: str = ""
+    orbit: Float[Tensor, "period size"] | None = None
+    """All states of a cycle that attracts."""
 
 
 @dataclass
@@ -66,8 +68,16 @@ class Classification:
         """Return the attractors of these kinds."""
         return (attractor for attractor in self.found if attractor.kind in kinds)
 
-    def add(self, kind: Kind, rows: list[int], state: Tensor | None = None, **properties: Any) -> None:
-        """Add an attractor of these starts; its state is the last state of the first start unless given."""
+    def add(
+        self, kind: Kind, rows: list[int], state: Tensor | None = None, growth: Tensor | None = None, **properties: Any
+    ) -> None:
+        """Add an attractor of these starts; its state is the last state of the first start unless given.
+
+        `growth` holds exponents that are known exactly, from eigenvalues.
+        """
+        if growth is not None:
+            exponents = growth[: self.count].tolist()
+            properties |= {"exponents": [exponents], "errors": [[0.0] * len(exponents)]}
         if rows:
             state = self.trajectories.states[rows[0]] if state is None else state
             self.found.append(FoundAttractor(kind, state, [], **properties))

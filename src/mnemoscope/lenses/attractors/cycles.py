@@ -4,24 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Bool, Float, Int
+from mnemoscope.base.validation import is_whole
 from mnemoscope.cells import State
 from mnemoscope.lenses.attractors.composition import iterated_map
 from mnemoscope.lenses.attractors.cycle_families import family_periods
 from mnemoscope.lenses.attractors.cycles_result import Cycles
-from mnemoscope.lenses.attractors.starts import seeded_generator
 from mnemoscope.lenses.dynamics import Dynamics
 from mnemoscope.lenses.fixed_points.lens import find_fixed_points
 from mnemoscope.lenses.fixed_points.linear_algebra import magnitude
-from mnemoscope.lenses.fixed_points.result import FixedPoints
+from mnemoscope.lenses.fixed_points.result import FixedPoints, Status
 from mnemoscope.lenses.fixed_points.solvers import Solver
-from mnemoscope.lenses.fixed_points.starts import Adaptive, StartStrategy, as_starts
+from mnemoscope.lenses.fixed_points.starts import Adaptive, StartStrategy, as_starts, seeded_generator
 
 ROUNDS = 6
 """Largest number of repeated searches from shifted states of known orbits."""
@@ -74,10 +73,11 @@ def find_cycles(
 
     """
     wanted, generator = _checked_periods(dynamics, periods), seeded_generator(seed)
-    if isinstance(starts, StartStrategy):
-        starts = _drawn(starts, dynamics, generator)
-    elif not isinstance(starts, str):
-        starts = as_starts(dynamics, starts)
+    # Starts are drawn with the map itself: the k-fold map would hold each input for k steps.
+    if isinstance(starts, Adaptive) and starts.initial is not None:
+        starts = replace(starts, initial=as_starts(dynamics, starts.initial, generator))
+    elif not isinstance(starts, Adaptive | str):
+        starts = as_starts(dynamics, starts, generator)
 
     def search(k_fold: Dynamics, search_starts: State | StartStrategy | str) -> FixedPoints:
         return find_fixed_points(
@@ -177,34 +177,26 @@ def _result(
 ) -> Cycles:
     orbits = sorted(collection.orbits, key=len)
     kept: list[Tensor] = []
-    parts: list[FixedPoints] = []
+    parts = [next(iter(roots.values()))[[]]]  # no point, so that there is something to join even without a cycle
     for period in sorted({len(orbit) for orbit in orbits}):
         of_period = [orbit for orbit in orbits if len(orbit) == period]
         fp = search(iterated_map(dynamics, period), torch.stack([orbit[0] for orbit in of_period]))
         assert fp.starts is not None
-        rows = [fp.starts.point[row].item() if fp.starts.status[row] == 0 else -1 for row in range(len(of_period))]
         used: set[int] = set()
-        for orbit, row in zip(of_period, rows, strict=True):
-            if row < 0 or row in used:
+        for orbit, row, status in zip(of_period, fp.starts.point.tolist(), fp.starts.status.tolist(), strict=True):
+            if status != Status.FIXED or row in used:
                 collection.open_ends += 1
                 continue
-            used.add(int(row))
+            used.add(row)
             kept.append(orbit)
             reached = sum(_reached(points, orbit, collection.distance) for points in roots.values())
-            parts.append(replace(fp[int(row)], states=orbit[:1].cpu(), reached=torch.tensor([reached])))
-    size = dynamics.size
+            parts.append(replace(fp[row], states=orbit[:1].cpu(), reached=torch.tensor([reached])))
+    names = ("states", "q", "jacobians", "reached", "regular")
+    joined: dict[str, Any] = {name: torch.cat([getattr(part, name) for part in parts]) for name in names}
     return Cycles(
         periods=torch.tensor([len(orbit) for orbit in kept], dtype=torch.int64),
         states=(torch.cat(kept) if kept else dynamics.origin[:0]).cpu(),
-        points=FixedPoints(
-            states=_joined([part.states for part in parts], (size,), dynamics.dtype),
-            q=_joined([part.q for part in parts], (), dynamics.dtype),
-            jacobians=_joined([part.jacobians for part in parts], (size, size), dynamics.dtype),
-            reached=_joined([part.reached for part in parts], (), torch.int64),
-            continuous=False,
-            bounded=False,
-            regular=_joined([part.regular for part in parts if part.regular is not None], (), torch.bool),
-        ),
+        points=FixedPoints(**joined, continuous=False, bounded=False),
         searched=torch.tensor(list(roots), dtype=torch.int64),
         index_sums=torch.tensor([fp.index_sum for fp in roots.values()], dtype=torch.int64),
         completeness=tuple(NO_INDEX if families[k] else fp.completeness for k, fp in roots.items()),
@@ -216,19 +208,6 @@ def _result(
 def _reached(fp: FixedPoints, orbit: Tensor, distance: float) -> int:
     """Return how many starts of a search ended at states of this orbit."""
     return int(fp.reached[nearest(fp.states, orbit.cpu(), distance)[1]].sum())
-
-
-def _joined(parts: list[Tensor], shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    return torch.cat(parts) if parts else torch.zeros(0, *shape, dtype=dtype)
-
-
-def _drawn(strategy: StartStrategy, dynamics: Dynamics, generator: torch.Generator) -> Tensor | Adaptive:
-    """Draw starts with the map itself: the k-fold map would hold each input for k steps."""
-    if not isinstance(strategy, Adaptive):
-        return strategy.draw(dynamics, generator)
-    if isinstance(strategy.initial, StartStrategy):
-        return replace(strategy, initial=strategy.initial.draw(dynamics, generator))
-    return strategy
 
 
 def _checked_periods(dynamics: Dynamics, periods: int | Iterable[int]) -> list[int]:
@@ -243,15 +222,10 @@ def _checked_periods(dynamics: Dynamics, periods: int | Iterable[int]) -> list[i
             "A flow takes no steps, so its cycles have no period in steps. Use find_attractors(dynamics, dt=...), "
             "which integrates the flow and reports whether it settles to a closed orbit."
         )
-    if isinstance(periods, str) or not isinstance(periods, int | np.integer | Iterable):
+    requested = list(periods) if isinstance(periods, Iterable) else [periods]
+    if not requested or not all(is_whole(k, 1) for k in requested):
         raise ValueError(
-            f"periods must be a whole number of steps, 1 or more, or several of them as in periods=(1, 2, 3), but is "
-            f"{periods!r}."
+            f"periods must be a whole number of steps, 1 or more, or several of them (at least one) as in "
+            f"periods=(1, 2, 3), but is {periods!r}."
         )
-    given = [periods] if isinstance(periods, int | np.integer) else list(periods)
-    requested = [int(k) if isinstance(k, np.integer) else k for k in given]
-    if not requested or any(isinstance(k, bool) or not isinstance(k, int) or k < 1 for k in requested):
-        raise ValueError(
-            f"periods must be whole numbers of steps, 1 or more, at least one of them, but are {requested}."
-        )
-    return sorted(set(requested))
+    return sorted({int(k) for k in requested})

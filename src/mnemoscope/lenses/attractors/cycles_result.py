@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -13,9 +13,6 @@ from torch import Tensor
 from mnemoscope.base.array_types import Bool, Complex, Float, Int
 from mnemoscope.lenses.fixed_points.result import FixedPoints
 from mnemoscope.lenses.result import Flags, Result
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, repr=False)
@@ -100,10 +97,6 @@ class Cycles(Result):
     def summary(self) -> str:
         """Return the result in sentences."""
         return " ".join(_sentences(self))
-
-    def figure(self) -> Figure:
-        """Draw orbits in the state space and multipliers with the unit circle (needs the `report` extra)."""
-        return super().figure()
 
 
 def _sentences(cycles: Cycles) -> Iterator[str]:

@@ -75,17 +75,13 @@ def classify_slow(classification: Classification) -> None:
 def _add_point(
     classification: Classification, fp: FixedPoints, point: int, rows: list[int], eigenvalues: Tensor, note: str = ""
 ) -> None:
-    growth = (eigenvalues.abs().log() / (classification.dt or 1.0))[: classification.count].tolist()
     state = fp.states[point].to(classification.trajectories.states)
-    errors = [[0.0] * len(growth)]
-    classification.add(Kind.POINT, rows, state, dimension=0.0, exponents=[growth], errors=errors, note=note)
+    growth = eigenvalues.abs().log() / (classification.dt or 1.0)
+    classification.add(Kind.POINT, rows, state, growth, dimension=0.0, note=note)
 
 
 def _add_marginal(
-    classification: Classification,
-    fp: FixedPoints,
-    starts_of: dict[int, list[int]],
-    eigenvalues: dict[int, Tensor],
+    classification: Classification, fp: FixedPoints, starts_of: dict[int, list[int]], eigenvalues: dict[int, Tensor]
 ) -> None:
     """Add each group of connected marginal points as a continuous attractor, and the other points alone."""
     trajectories = classification.trajectories
@@ -105,13 +101,11 @@ def _add_marginal(
                 _add_point(classification, fp, point, starts_of[point], eigenvalues[point], alone)
             continue
         growth = torch.stack([eigenvalues[point].abs().log()[: classification.count] for point in members])
-        mean = (growth.mean(0) / (classification.dt or 1.0)).tolist()
         classification.add(
             Kind.CONTINUOUS,
             sorted(row for point in members for row in starts_of[point]),
+            growth=growth.mean(0) / (classification.dt or 1.0),
             dimension=float((growth.abs() <= MARGIN).sum(1).double().median()),
-            exponents=[mean],
-            errors=[[0.0] * len(mean)],
             note=separate if len(several) > 1 else "",
         )
         manifolds.append((classification.found[-1], states[group]))

@@ -13,6 +13,7 @@ from mnemoscope.drawing.projection import principal_projection
 from mnemoscope.lenses.attractors.cycles_result import Cycles
 from mnemoscope.lenses.attractors.lyapunov_result import LyapunovSpectrum
 from mnemoscope.lenses.attractors.result import UNDEFINED, Attractors, Kind
+from mnemoscope.lenses.fixed_points.figure import label_axes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -104,8 +105,7 @@ def draw_attractors(attractors: Attractors, colours: Mapping[str, str] = LIGHT, 
     for row in drawn:
         _draw_attractor(left, attractors, row, colours[COLOUR_KEYS[attractors.kind[row]]])
     labels = ("state", "next state") if len(attractors.labels) == 1 else attractors.labels
-    for name, label in zip("xyz", labels, strict=False):
-        getattr(left, f"set_{name}label")(label)
+    label_axes(left, labels, font_size)
     left.set_title("Attractors" if drawn else _divergence_title(attractors), fontsize=11)
     heights = np.arange(len(attractors))[::-1]
     shares = attractors.shares.numpy()
@@ -117,11 +117,6 @@ def draw_attractors(attractors: Attractors, colours: Mapping[str, str] = LIGHT, 
     right.set(xlabel="share of the starts", title="Basins")
     for axes in (left, right) if dims == 2 else (right,):
         style_axes(axes, colours, font_size)
-    if dims == 3:
-        left.tick_params(labelsize=font_size - 1)
-        left.locator_params(nbins=4)
-        for axis in (left.xaxis, left.yaxis, left.zaxis):
-            axis.set_pane_color((1, 1, 1, 0))
     return figure
 
 

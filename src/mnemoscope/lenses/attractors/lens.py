@@ -16,9 +16,8 @@ from mnemoscope.lenses.attractors.equilibria import classify_equilibria, classif
 from mnemoscope.lenses.attractors.periodic import classify_cycles
 from mnemoscope.lenses.attractors.result import UNDEFINED, Attractors, Kind
 from mnemoscope.lenses.attractors.simulation import simulate
-from mnemoscope.lenses.attractors.starts import draw_starts, seeded_generator
 from mnemoscope.lenses.dynamics import Dynamics
-from mnemoscope.lenses.fixed_points.starts import StartStrategy
+from mnemoscope.lenses.fixed_points.starts import StartStrategy, draw_starts, seeded_generator
 
 DRAWN = 300
 """States of each attractor that are drawn."""

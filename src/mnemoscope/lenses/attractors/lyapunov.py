@@ -16,10 +16,9 @@ from mnemoscope.cells import State
 from mnemoscope.lenses.attractors.composition import as_map
 from mnemoscope.lenses.attractors.lyapunov_result import LyapunovSpectrum
 from mnemoscope.lenses.attractors.simulation import FAR
-from mnemoscope.lenses.attractors.starts import draw_starts, seeded_generator
 from mnemoscope.lenses.attractors.tangent_map import TangentMap
 from mnemoscope.lenses.dynamics import Dynamics
-from mnemoscope.lenses.fixed_points.starts import StartStrategy
+from mnemoscope.lenses.fixed_points.starts import StartStrategy, draw_starts, seeded_generator
 
 BLOCKS = 20
 """Blocks of steps that give the standard error by their scatter."""

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Bool, Float
 from mnemoscope.lenses.result import Result
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, repr=False)
@@ -129,10 +126,6 @@ class LyapunovSpectrum(Result):
         """Return the result in sentences."""
         return " ".join(_sentences(self))
 
-    def figure(self) -> Figure:
-        """Draw the exponents with their errors, and their convergence (needs the `report` extra)."""
-        return super().figure()
-
 
 def kaplan_yorke(exponents: Float[Tensor, " count"], size: int) -> float:
     """Return the Kaplan-Yorke dimension for exponents in descending order and a state of `size` numbers.
@@ -163,7 +156,8 @@ def _sentences(spectrum: LyapunovSpectrum) -> Iterator[str]:
     rest = f" (the first {len(pairs)} of {spectrum.count})" if spectrum.count > len(pairs) else ""
     yield f"{name}, {unit}{rest}: {listed}; over {spectrum.steps} steps from {alive} starts."
     value, error = pairs[0]
-    diverging, converging = _signs(spectrum)
+    largest, errors = spectrum.exponents[spectrum.alive][:, 0], spectrum.errors[spectrum.alive][:, 0]
+    diverging, converging = int((largest > 3 * errors).sum()), int((largest < -3 * errors).sum())
     if diverging and converging:
         yield (
             f"Nearby states diverge from {diverging} starts and converge from {converging}: these are different "
@@ -182,9 +176,3 @@ def _sentences(spectrum: LyapunovSpectrum) -> Iterator[str]:
         yield "The largest is negative from every start: nearby states converge, and the start is forgotten."
     else:
         yield "The largest is indistinguishable from 0, or its sign differs between starts."
-
-
-def _signs(spectrum: LyapunovSpectrum) -> tuple[int, int]:
-    """Return from how many starts the largest exponent is certainly positive, and certainly negative."""
-    largest, error = spectrum.exponents[spectrum.alive][:, 0], spectrum.errors[spectrum.alive][:, 0]
-    return int((largest > 3 * error).sum()), int((largest < -3 * error).sum())

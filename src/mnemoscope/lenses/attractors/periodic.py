@@ -26,20 +26,13 @@ def classify_cycles(classification: Classification) -> None:
     """
     trajectories = classification.trajectories
     periods = trajectories.recurrence_periods(2 * classification.max_period)
-    orbits = _KnownOrbits(classification)
     for row in list(classification.remaining):
         k = int(periods[row])
-        if not k or orbits.assign(row, trajectories.states[row]):
+        if not k or _assigned(classification, row, trajectories.states[row]):
             continue
         located = _located(classification, row, k)
-        if located is None:
-            continue
-        state, growth = located
-        if float(growth[0]) < -MARGIN:
-            if not orbits.assign(row, state):
-                orbits.add(row, state, k, growth)
-        else:
-            orbits.add_neutral(row, state, k, growth)
+        if located is not None:
+            _add_cycle(classification, row, k, *located)
 
 
 def _located(classification: Classification, row: int, k: int) -> tuple[Tensor, Tensor] | None:
@@ -63,53 +56,36 @@ def _located(classification: Classification, row: int, k: int) -> tuple[Tensor, 
     return (state, growth) if attracts else None
 
 
-class _KnownOrbits:
-    """The known cycles, with all their states."""
-
-    def __init__(self, classification: Classification) -> None:
-        self.classification = classification
-        self.orbits: list[Float[Tensor, "period size"]] = []
-
-    def assign(self, row: int, state: Float[Tensor, " size"]) -> bool:
-        """Assign a start to the known cycle that its state lies on; return whether there is one."""
-        cycles = [cycle for cycle in self.classification.of_kind(Kind.CYCLE) if cycle.note != NEUTRAL]
-        distance = AT_REST * float(self.classification.trajectories.spread[row])
-        for cycle, orbit in zip(cycles, self.orbits, strict=True):
-            if float((orbit - state).norm(dim=1).min()) <= distance:
-                self.classification.assign(cycle, [row])
-                return True
-        return False
-
-    def add(self, row: int, state: Tensor, k: int, growth: Tensor, note: str = "") -> None:
-        """Add a new cycle."""
-        orbit = _one_period(_orbit(self.classification.system, state, k))
-        exponents = (growth / k)[: self.classification.count].tolist()
-        properties = {"dimension": 0.0, "exponents": [exponents], "errors": [[0.0] * len(exponents)], "note": note}
-        self.classification.add(Kind.CYCLE, [row], state, period=float(len(orbit)), **properties)
-        if note != NEUTRAL:
-            self.orbits.append(orbit)
-
-    def add_neutral(self, row: int, state: Tensor, k: int, growth: Tensor) -> None:
-        """Add a cycle that does not attract; all of one period form one entry."""
-        period = len(_one_period(_orbit(self.classification.system, state, k)))
-        cycles = self.classification.of_kind(Kind.CYCLE)
-        same = [cycle for cycle in cycles if cycle.note == NEUTRAL and cycle.period == period]
-        if same:
-            self.classification.assign(same[0], [row])
-        else:
-            self.add(row, state, k, growth, NEUTRAL)
+def _add_cycle(classification: Classification, row: int, k: int, state: Tensor, growth: Tensor) -> None:
+    """Add the cycle of a start unless it is known; all cycles of one period that do not attract form one entry."""
+    attracts = float(growth[0]) < -MARGIN
+    if attracts and _assigned(classification, row, state):
+        return
+    orbit = _orbit(classification.system, state, k)
+    for cycle in classification.of_kind(Kind.CYCLE):
+        if not attracts and cycle.note == NEUTRAL and cycle.period == len(orbit):
+            classification.assign(cycle, [row])
+            return
+    properties = {"orbit": orbit} if attracts else {"note": NEUTRAL}
+    classification.add(Kind.CYCLE, [row], state, growth / k, dimension=0.0, period=float(len(orbit)), **properties)
 
 
-def _orbit(system: Dynamics, state: Float[Tensor, " size"], number: int) -> Float[Tensor, "number size"]:
-    orbit = [state[None]]
-    for _ in range(number - 1):
-        orbit.append(system(orbit[-1]))
-    return torch.cat(orbit)
+def _assigned(classification: Classification, row: int, state: Float[Tensor, " size"]) -> bool:
+    """Assign a start to the known cycle that its state lies on; return whether there is one."""
+    distance = AT_REST * float(classification.trajectories.spread[row])
+    for cycle in classification.of_kind(Kind.CYCLE):
+        if cycle.orbit is not None and float((cycle.orbit - state).norm(dim=1).min()) <= distance:
+            classification.assign(cycle, [row])
+            return True
+    return False
 
 
-def _one_period(orbit: Float[Tensor, "number size"]) -> Float[Tensor, "period size"]:
-    """Return the orbit up to its least period."""
-    k = len(orbit)
+def _orbit(system: Dynamics, state: Float[Tensor, " size"], k: int) -> Float[Tensor, "period size"]:
+    """Return the states of the cycle through a state that recurs after k steps, up to its least period."""
+    states = [state[None]]
+    for _ in range(k - 1):
+        states.append(system(states[-1]))
+    orbit = torch.cat(states)
     away = (orbit - orbit[0]).norm(dim=1)
     width = float((orbit - orbit.mean(0)).norm(dim=1).max())
     return orbit[: next((m for m in range(1, k) if k % m == 0 and float(away[m]) <= AT_REST * width), k)]

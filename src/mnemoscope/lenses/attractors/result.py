@@ -5,17 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float, Int
 from mnemoscope.lenses.result import Flags, Result
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 
 UNDEFINED = "a step gives NaN"
 """The note on starts without a next state, which need not have left to infinity."""
@@ -24,32 +20,24 @@ MAX_SENTENCES = 8
 
 
 class Kind(IntEnum):
-    """Kinds of long-term behaviour."""
+    """Kinds of long-term behaviour, each with its name in words."""
 
-    POINT = 0
-    CONTINUOUS = 1
-    CYCLE = 2
-    CIRCLE = 3
-    TORUS = 4
-    CHAOS = 5
-    SLOW = 6
-    DIVERGED = 7
-    UNDECIDED = 8
+    POINT = 0, "point attractor"
+    CONTINUOUS = 1, "continuous attractor"
+    CYCLE = 2, "cycle"
+    CIRCLE = 3, "invariant circle"
+    TORUS = 4, "torus"
+    CHAOS = 5, "chaos"
+    SLOW = 6, "slow manifold"
+    DIVERGED = 7, "divergence"
+    UNDECIDED = 8, "undecided"
 
-    @property
-    def words(self) -> str:
-        """Name of the kind."""
-        return {
-            Kind.POINT: "point attractor",
-            Kind.CONTINUOUS: "continuous attractor",
-            Kind.CYCLE: "cycle",
-            Kind.CIRCLE: "invariant circle",
-            Kind.TORUS: "torus",
-            Kind.CHAOS: "chaos",
-            Kind.SLOW: "slow manifold",
-            Kind.DIVERGED: "divergence",
-            Kind.UNDECIDED: "undecided",
-        }[self]
+    words: str
+
+    def __new__(cls, value: int, words: str) -> Kind:
+        kind = int.__new__(cls, value)
+        kind._value_, kind.words = value, words
+        return kind
 
 
 @dataclass(frozen=True, repr=False)
@@ -137,29 +125,20 @@ class Attractors(Result):
     @property
     def verdict(self) -> str:
         """One sentence on the long-term behaviour of the system."""
-        return _verdict(self)
+        parts, starts = [], len(self.member)
+        for kind in (kind for kind in Kind if kind in self.kind):
+            every = [row for row, other in enumerate(self.kind) if other == kind]
+            undefined = [row for row in every if self.notes[row] == UNDEFINED]
+            for rows in ([row for row in every if row not in undefined], undefined):
+                if rows:
+                    number = round(float(self.shares[rows].sum()) * starts)
+                    share = f"all of {starts} starts" if number == starts else f"{number} of {starts} starts"
+                    parts.append(f"{_behaviour(self, kind, rows)} ({share})")
+        return f"Left alone, the system {'; '.join(parts)}."
 
     def summary(self) -> str:
         """Return the verdict, and a sentence on each attractor."""
         return " ".join([self.verdict, *_sentences(self)])
-
-    def figure(self) -> Figure:
-        """Draw the attractors in the state space and their shares of the starts (needs the `report` extra)."""
-        return super().figure()
-
-
-def _verdict(attractors: Attractors) -> str:
-    parts = []
-    starts = len(attractors.member)
-    for kind in (kind for kind in Kind if kind in attractors.kind):
-        every = [row for row, other in enumerate(attractors.kind) if other == kind]
-        undefined = [row for row in every if attractors.notes[row] == UNDEFINED]
-        for rows in ([row for row in every if row not in undefined], undefined):
-            if rows:
-                number = round(float(attractors.shares[rows].sum()) * starts)
-                share = f"all of {starts} starts" if number == starts else f"{number} of {starts} starts"
-                parts.append(f"{_behaviour(attractors, kind, rows)} ({share})")
-    return f"Left alone, the system {'; '.join(parts)}."
 
 
 def _behaviour(attractors: Attractors, kind: Kind, rows: list[int]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -14,17 +15,16 @@ from mnemoscope.lenses.fixed_points.descent import NEARLY_CONVERGED, Tolerances
 from mnemoscope.lenses.fixed_points.linear_algebra import magnitude
 from mnemoscope.lenses.fixed_points.newton import Newton
 from mnemoscope.lenses.fixed_points.result import FixedPoints
+from mnemoscope.lenses.fixed_points.solvers import Solver
 
 
 @dataclass(frozen=True)
 class NewtonCorrector(Newton):
     """Newton's method from a prediction: it needs few steps, and no other solver takes over if it fails."""
 
-    max_steps: int = 12
+    settle: ClassVar[Solver | None] = None
 
-    @property
-    def settle(self) -> None:
-        return None
+    max_steps: int = 12
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -106,8 +107,7 @@ class Catalogue:
         One step alone would overlook a second root nearby, which the stiffest directions can hide.
         """
         offset = states - self.states[root]
-        length, radius = vector_norm(offset), self.radius[root]
-        converged = length <= radius
+        converged = vector_norm(offset) <= self.radius[root]
         rows = (~converged & (self._inverse_of[root] >= 0)).nonzero()[:, 0]
         if rows.numel():
             converged[rows] = self._converges(offset[rows], root[rows])
@@ -142,9 +142,8 @@ class Catalogue:
         """
         used, group, counts = torch.unique(positions, return_inverse=True, return_counts=True)
         if self.dynamics.size >= LARGE:
-            return _product_loop(
-                [(self._inverses[slot].mT, group == number) for number, slot in enumerate(used.tolist())]
-            )
+            groups = [(self._inverses[slot].mT, group == number) for number, slot in enumerate(used.tolist())]
+            return partial(_grouped_products, groups)
         order = group.argsort(stable=True)
         rank = torch.empty_like(order)
         rank[order] = torch.arange(len(order), device=order.device) - (counts.cumsum(0) - counts)[group[order]]
@@ -247,15 +246,11 @@ class Catalogue:
         return (torch.maximum(*changes) < 0.5) & (slack[:, 0] <= CLUSTER * magnitude(states))
 
 
-def _product_loop(groups: list[tuple[Tensor, Tensor]]) -> Callable[[Tensor, Tensor], Tensor]:
-    """Return a function that multiplies the needed vectors of each group (matrix, mask) from the right."""
-
-    def apply_inverses(vectors: Tensor, needed: Tensor) -> Tensor:
-        product = torch.zeros_like(vectors)
-        for matrix, mask in groups:
-            rows = (mask & needed).nonzero()[:, 0]
-            if rows.numel():
-                product[rows] = vectors[rows] @ matrix
-        return product
-
-    return apply_inverses
+def _grouped_products(groups: list[tuple[Tensor, Tensor]], vectors: Tensor, needed: Tensor) -> Tensor:
+    """Multiply the needed vectors of each group (matrix, mask) by its matrix from the right."""
+    product = torch.zeros_like(vectors)
+    for matrix, mask in groups:
+        rows = (mask & needed).nonzero()[:, 0]
+        if rows.numel():
+            product[rows] = vectors[rows] @ matrix
+    return product

@@ -1,22 +1,25 @@
-"""The damped iteration behind all solvers.
-
-Each iteration proposes a step for every active start and keeps it if q falls; finished starts leave the batch.
-"""
+"""The damped iteration behind all solvers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Bool, Float, Int
-from mnemoscope.lenses.dynamics import Dynamics
 from mnemoscope.lenses.fixed_points.catalogue import Catalogue
 from mnemoscope.lenses.fixed_points.linear_algebra import magnitude
 from mnemoscope.lenses.fixed_points.result import Status
 from mnemoscope.lenses.fixed_points.solvers import Linearisation, Solver
+
+STUCK = (Status.SLOW, Status.STALLED, Status.OUTSIDE)
+"""Outcomes after which a minimiser of q takes over."""
+NEARLY_CONVERGED = 1e-10
+"""At this q a start is passed to the catalogue, which finishes it with one more factorisation."""
+FAR = 1e8
+"""A state this many times larger than the starts has diverged."""
 
 
 @dataclass(frozen=True)
@@ -67,166 +70,140 @@ class Outcome:
             getattr(self, field.name)[rows] = getattr(later, field.name)
 
 
-def descend(
-    solver: Solver,
-    dynamics: Dynamics,
-    starts: Float[Tensor, "starts size"],
-    catalogue: Catalogue,
-    tolerances: Tolerances,
-    on_done: Callable[[int], object] = lambda number: None,
-) -> Outcome:
-    """Iterate from all starts in chunks; roots enter the catalogue, so later chunks recognise them."""
-    outcomes = []
-    for part in starts.split(solver.chunk(dynamics.size, dynamics.device)):
-        outcomes.append(_descend(solver, dynamics, part, catalogue, tolerances))
-        on_done(part.shape[0])
-    outcome = Outcome.concatenate(outcomes)
-    _iterate_again(outcome, solver, dynamics, starts, catalogue, tolerances)
-    if not solver.patience.thorough:
-        outcome.status[outcome.status == Status.STALLED] = int(Status.UNFINISHED)
-    stuck = torch.isin(outcome.status, torch.tensor(STUCK, device=starts.device)).nonzero()[:, 0]
-    if solver.settle is not None and stuck.numel():
-        outcome.update(stuck, descend(solver.settle, dynamics, outcome.states[stuck], catalogue, tolerances))
-    return outcome
+@dataclass(frozen=True)
+class Descent:
+    """The iteration of one solver: it proposes a step for every active start, and keeps the step if q falls.
 
-
-STUCK = (Status.SLOW, Status.STALLED, Status.OUTSIDE)
-"""Outcomes after which a minimiser of q takes over."""
-NEARLY_CONVERGED = 1e-10
-"""At this q a start is passed to the catalogue, which finishes it with one more factorisation."""
-FAR = 1e8
-"""A state this many times larger than the starts has diverged."""
-
-
-def _descend(
-    solver: Solver,
-    dynamics: Dynamics,
-    starts: Tensor,
-    catalogue: Catalogue,
-    tolerances: Tolerances,
-    cautious: bool = False,
-) -> Outcome:
-    """Iterate from one chunk of starts.
-
-    A start that seems to converge to a known root stops immediately, or, if `cautious`, once that is confirmed.
+    Finished starts leave the batch. Roots enter the catalogue, so that later starts recognise them.
     """
-    x = dynamics.clamp(starts)
-    f = dynamics.residual(x)
-    n = x.shape[0]
-    outcome = Outcome(
-        states=x.clone(),
-        q=0.5 * f.square().sum(1),
-        status=torch.full((n,), int(Status.UNFINISHED), device=x.device),
-        root=torch.full((n,), -1, device=x.device),
-        steps=torch.zeros(n, dtype=torch.int64, device=x.device),
-    )
-    limit = FAR * max(1.0, float(x.abs().max()))
-    active = torch.arange(n, device=x.device)  # the rows below belong to these starts
-    q = outcome.q.clone()
-    damping = torch.ones_like(q)
-    window = q.clone()
-    parts = None
-    moved = torch.ones_like(active, dtype=torch.bool)  # since the last linearisation
 
-    for count in range(solver.max_steps + 1):
-        status, root = _assess(catalogue, tolerances, x, f, q, limit, cautious)
-        if count and count % solver.patience.window == 0:
-            stalled = (status == Status.UNFINISHED) & (q > solver.patience.part * window)
-            status[stalled] = _stuck_status(dynamics, tolerances, x[stalled], f[stalled])
-            window = q.clone()
-        done = status != Status.UNFINISHED
-        outcome.states[active], outcome.q[active], outcome.steps[active] = x, q, count
-        if done.any():
-            outcome.status[active], outcome.root[active] = status, root
-            if done.all():
+    solver: Solver
+    catalogue: Catalogue
+    tolerances: Tolerances
+
+    def run(
+        self, starts: Float[Tensor, "starts size"], on_done: Callable[[int], object] = lambda number: None
+    ) -> Outcome:
+        """Iterate from all starts in chunks, and call `on_done` with the size of each finished chunk."""
+        outcomes = []
+        for part in self._chunks(starts):
+            outcomes.append(self._iterate(part))
+            on_done(part.shape[0])
+        outcome = Outcome.concatenate(outcomes)
+        self._iterate_again(outcome, starts)
+        if not self.solver.patience.thorough:
+            outcome.status[outcome.status == Status.STALLED] = int(Status.UNFINISHED)
+        stuck = torch.isin(outcome.status, torch.tensor(STUCK, device=starts.device)).nonzero()[:, 0]
+        if self.solver.settle is not None and stuck.numel():
+            outcome.update(stuck, replace(self, solver=self.solver.settle).run(outcome.states[stuck]))
+        return outcome
+
+    def _chunks(self, starts: Tensor) -> tuple[Tensor, ...]:
+        dynamics = self.catalogue.dynamics
+        return starts.split(self.solver.chunk(dynamics.size, dynamics.device))
+
+    def _iterate(self, starts: Tensor, cautious: bool = False) -> Outcome:
+        """Iterate from one chunk of starts.
+
+        A start that seems to converge to a known root stops immediately, or, if `cautious`, once that is confirmed.
+        """
+        solver, dynamics = self.solver, self.catalogue.dynamics
+        x = dynamics.clamp(starts)
+        f = dynamics.residual(x)
+        n = x.shape[0]
+        outcome = Outcome(
+            states=x.clone(),
+            q=0.5 * f.square().sum(1),
+            status=torch.full((n,), int(Status.UNFINISHED), device=x.device),
+            root=torch.full((n,), -1, device=x.device),
+            steps=torch.zeros(n, dtype=torch.int64, device=x.device),
+        )
+        limit = FAR * max(1.0, float(x.abs().max()))
+        active = torch.arange(n, device=x.device)  # the rows below belong to these starts
+        q = outcome.q.clone()
+        damping = torch.ones_like(q)
+        window = q.clone()
+        parts = None
+        moved = torch.ones_like(active, dtype=torch.bool)  # since the last linearisation
+
+        for count in range(solver.max_steps + 1):
+            status, root = self._assess(x, f, q, limit, cautious)
+            if count and count % solver.patience.window == 0:
+                stalled = (status == Status.UNFINISHED) & (q > solver.patience.part * window)
+                status[stalled] = self._stuck_status(x[stalled], f[stalled])
+                window = q.clone()
+            done = status != Status.UNFINISHED
+            outcome.states[active], outcome.q[active], outcome.steps[active] = x, q, count
+            if done.any():
+                outcome.status[active], outcome.root[active] = status, root
+                if done.all():
+                    break
+                aligned = (active, x, f, q, damping, window, moved)
+                active, x, f, q, damping, window, moved = (tensor[~done] for tensor in aligned)
+                parts = None if parts is None else tuple(tensor[~done] for tensor in parts)
+            if count == solver.max_steps:
                 break
-            aligned = (active, x, f, q, damping, window, moved)
-            active, x, f, q, damping, window, moved = (tensor[~done] for tensor in aligned)
-            parts = None if parts is None else tuple(tensor[~done] for tensor in parts)
-        if count == solver.max_steps:
-            break
-        parts = _linearise(solver, dynamics, x, f, parts, moved)
-        x_new = dynamics.clamp(x + solver.step(dynamics, x, f, parts, damping))
-        f_new = dynamics.residual(x_new)
-        q_new = 0.5 * f_new.square().sum(1)
-        moved = q_new < q  # False for NaN
-        damping = torch.where(moved, damping * (q_new / q).clamp(0.01, 0.5), (damping * 4).clamp_min(1e-3))
-        x = torch.where(moved[:, None], x_new, x)
-        f = torch.where(moved[:, None], f_new, f)
-        q = torch.where(moved, q_new, q)
-    return outcome
+            parts = self._linearise(x, f, parts, moved)
+            x_new = dynamics.clamp(x + solver.step(dynamics, x, f, parts, damping))
+            f_new = dynamics.residual(x_new)
+            q_new = 0.5 * f_new.square().sum(1)
+            moved = q_new < q  # False for NaN
+            damping = torch.where(moved, damping * (q_new / q).clamp(0.01, 0.5), (damping * 4).clamp_min(1e-3))
+            x = torch.where(moved[:, None], x_new, x)
+            f = torch.where(moved[:, None], f_new, f)
+            q = torch.where(moved, q_new, q)
+        return outcome
 
+    def _iterate_again(self, outcome: Outcome, starts: Tensor) -> None:
+        """Confirm all recognised roots together, and iterate again, cautiously, from the starts that fail."""
+        fixed = (outcome.status == Status.FIXED).nonzero()[:, 0]
+        failed = fixed[~self.catalogue.confirm(outcome.states[fixed], outcome.root[fixed])]
+        if failed.numel():
+            again = [self._iterate(part, cautious=True) for part in self._chunks(starts[failed])]
+            outcome.update(failed, Outcome.concatenate(again))
 
-def _iterate_again(
-    outcome: Outcome,
-    solver: Solver,
-    dynamics: Dynamics,
-    starts: Tensor,
-    catalogue: Catalogue,
-    tolerances: Tolerances,
-) -> None:
-    """Confirm all recognised roots together, and iterate again, cautiously, from the starts that fail."""
-    fixed = (outcome.status == Status.FIXED).nonzero()[:, 0]
-    failed = fixed[~catalogue.confirm(outcome.states[fixed], outcome.root[fixed])]
-    if failed.numel():
-        parts = starts[failed].split(solver.chunk(dynamics.size, dynamics.device))
-        again = [_descend(solver, dynamics, part, catalogue, tolerances, cautious=True) for part in parts]
-        outcome.update(failed, Outcome.concatenate(again))
+    def _stuck_status(self, x: Tensor, f: Tensor) -> Int[Tensor, " batch"]:
+        """Return the status of starts that make no more progress: SLOW, OUTSIDE or STALLED."""
+        dynamics = self.catalogue.dynamics
+        status = torch.full((len(x),), int(Status.STALLED), device=x.device)
+        if dynamics.bounds is not None and len(x):
+            low, high = dynamics.bounds
+            downhill = -dynamics.residual_products(x)[1](f)
+            pushed = ((x <= low) & (downhill < 0)) | ((x >= high) & (downhill > 0))
+            # A saturated unit touches the edge too: a start is outside only if the descent direction leads out.
+            outwards = (downhill * pushed).norm(dim=1) > 0.5 * downhill.norm(dim=1)
+            status[outwards] = int(Status.OUTSIDE)
+        slow = 0.5 * (f / x.abs().clamp_min(1)).square().sum(1) <= self.tolerances.slow
+        status[slow] = int(Status.SLOW)
+        return status
 
+    def _assess(
+        self, x: Tensor, f: Tensor, q: Tensor, limit: float, cautious: bool
+    ) -> tuple[Int[Tensor, " batch"], Int[Tensor, " batch"]]:
+        """Return status and root of each active start; those that need more iterations are UNFINISHED."""
+        status = torch.full_like(q, int(Status.UNFINISHED), dtype=torch.int64)
+        root = self.catalogue.recognise(x, f)
+        if cautious:
+            root = self.catalogue.confirmed(x, root)
+        status[root >= 0] = int(Status.FIXED)
+        diverged = ~torch.isfinite(q) | (x.abs().amax(1) > limit)
+        status[diverged] = int(Status.DIVERGED)
+        near = q <= max(NEARLY_CONVERGED, self.tolerances.fixed) * magnitude(x).square() / x.shape[1]
+        rows = ((status == Status.UNFINISHED) & near).nonzero()[:, 0]
+        if rows.numel():
+            root[rows] = self.catalogue.offer(x[rows], self.tolerances.fixed)
+            status[rows] = torch.where(root[rows] >= 0, int(Status.FIXED), status[rows])
+        return status, root
 
-def _stuck_status(dynamics: Dynamics, tolerances: Tolerances, x: Tensor, f: Tensor) -> Int[Tensor, " batch"]:
-    """Return the status of starts that make no more progress: SLOW, OUTSIDE or STALLED."""
-    status = torch.full((len(x),), int(Status.STALLED), device=x.device)
-    if dynamics.bounds is not None and len(x):
-        low, high = dynamics.bounds
-        downhill = -dynamics.residual_products(x)[1](f)
-        pushed = ((x <= low) & (downhill < 0)) | ((x >= high) & (downhill > 0))
-        # A saturated unit touches the edge too: a start counts as outside only if the descent direction leads out.
-        outwards = (downhill * pushed).norm(dim=1) > 0.5 * downhill.norm(dim=1)
-        status[outwards] = int(Status.OUTSIDE)
-    slow = 0.5 * (f / x.abs().clamp_min(1)).square().sum(1) <= tolerances.slow
-    status[slow] = int(Status.SLOW)
-    return status
-
-
-def _assess(
-    catalogue: Catalogue,
-    tolerances: Tolerances,
-    x: Tensor,
-    f: Tensor,
-    q: Tensor,
-    limit: float,
-    cautious: bool,
-) -> tuple[Int[Tensor, " batch"], Int[Tensor, " batch"]]:
-    """Return status and root of each active start; those that need more iterations are UNFINISHED."""
-    status = torch.full_like(q, int(Status.UNFINISHED), dtype=torch.int64)
-    root = catalogue.recognise(x, f)
-    if cautious:
-        root = catalogue.confirmed(x, root)
-    status[root >= 0] = int(Status.FIXED)
-    diverged = ~torch.isfinite(q) | (x.abs().amax(1) > limit)
-    status[diverged] = int(Status.DIVERGED)
-    near = q <= max(NEARLY_CONVERGED, tolerances.fixed) * magnitude(x).square() / x.shape[1]
-    rows = ((status == Status.UNFINISHED) & near).nonzero()[:, 0]
-    if rows.numel():
-        root[rows] = catalogue.offer(x[rows], tolerances.fixed)
-        status[rows] = torch.where(root[rows] >= 0, int(Status.FIXED), status[rows])
-    return status, root
-
-
-def _linearise(
-    solver: Solver,
-    dynamics: Dynamics,
-    x: Tensor,
-    f: Tensor,
-    parts: Linearisation | None,
-    moved: Bool[Tensor, " batch"],
-) -> Linearisation:
-    """Linearise where the state has moved; after a rejected step only the damping changes."""
-    if parts is None or moved.all():
-        return solver.linearise(dynamics, x, f)
-    rows = moved.nonzero()[:, 0]
-    if rows.numel():
-        for old, new in zip(parts, solver.linearise(dynamics, x[rows], f[rows]), strict=True):
-            old[rows] = new
-    return parts
+    def _linearise(
+        self, x: Tensor, f: Tensor, parts: Linearisation | None, moved: Bool[Tensor, " batch"]
+    ) -> Linearisation:
+        """Linearise where the state has moved; after a rejected step only the damping changes."""
+        if parts is None or moved.all():
+            return self.solver.linearise(self.catalogue.dynamics, x, f)
+        rows = moved.nonzero()[:, 0]
+        if rows.numel():
+            new_parts = self.solver.linearise(self.catalogue.dynamics, x[rows], f[rows])
+            for old, new in zip(parts, new_parts, strict=True):
+                old[rows] = new
+        return parts

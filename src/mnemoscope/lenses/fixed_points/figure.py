@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -50,9 +51,8 @@ def groups(fp: FixedPoints) -> list[Group]:
     for point, (kind, up) in enumerate(zip(fp.kind, fp.unstable.tolist(), strict=True)):
         key = f"saddle-{min(up, 3)}" if kind == "saddle" else kind
         members.setdefault((order.index(key), key), []).append(point)
-    up = fp.unstable.tolist()
     return [
-        Group(key, key.partition("-")[0], _label(key, max(up[point] for point in points)), points)
+        Group(key, key.partition("-")[0], _label(key, int(fp.unstable[points].max())), points)
         for (_, key), points in sorted(members.items())
     ]
 
@@ -93,21 +93,16 @@ def _draw_states(axes: Any, fp: FixedPoints, view: StateSpaceView) -> None:
     for group in groups(fp):
         arms = join_lines(view.segments[np.isin(view.owners, group.members)])
         axes.plot(*arms.T, color=group.colour, linewidth=1.4, zorder=2)
-        coordinates = view.points[group.members].T
+        style = {"color": group.colour, "edgecolor": "white", "linewidth": 0.6, "zorder": 3, "s": 42}
         label = f"{group.label} ({len(group.members)})"
-        style = {"color": group.colour, "edgecolor": "white", "linewidth": 0.6, "zorder": 3}
-        axes.scatter(*coordinates, marker=MARKERS[group.kind], s=42, label=label, **style)
+        axes.scatter(*view.points[group.members].T, marker=MARKERS[group.kind], label=label, **style)
     if len(view.slow):
-        colour = PALETTE["slow"][0]
-        label = f"slow point ({len(view.slow)})"
-        axes.scatter(*view.slow.T, s=36, facecolor="none", edgecolor=colour, linewidth=1.2, label=label, zorder=3)
-    for name, label in zip("xyz", view.labels, strict=False):
-        getattr(axes, f"set_{name}label")(label)
+        style = {"facecolor": "none", "edgecolor": PALETTE["slow"][0], "linewidth": 1.2, "zorder": 3, "s": 36}
+        axes.scatter(*view.slow.T, label=f"slow point ({len(view.slow)})", **style)
+    label_axes(axes, view.labels)
     axes.set_title("States" if len(fp) else "States: no fixed point", fontsize=11)
     if len(view.labels) == 2:
         axes.spines[["top", "right"]].set_visible(False)
-    else:
-        _mute_box(axes)
 
 
 def _draw_eigenvalues(axes: Any, fp: FixedPoints) -> None:
@@ -121,19 +116,20 @@ def _draw_eigenvalues(axes: Any, fp: FixedPoints) -> None:
     for group in groups(fp):
         chosen = values[group.members].ravel()
         axes.scatter(chosen.real, chosen.imag, s=14, color=group.colour, alpha=0.8, linewidth=0, zorder=2)
-    axes.set_xlabel("Re λ")
-    axes.set_ylabel("Im λ")
+    axes.set(xlabel="Re λ", ylabel="Im λ")
     axes.set_title("Eigenvalues; stable " + ("left of the line" if fp.continuous else "inside the circle"), fontsize=11)
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _mute_box(axes: Any) -> None:
-    """Make the box of 3-D axes less prominent than their content."""
-    for axis in (axes.xaxis, axes.yaxis, axes.zaxis):
-        axis.set_pane_color((1, 1, 1, 0))
-    axes.locator_params(nbins=4)
-    axes.tick_params(labelsize=8)
-    axes.set_box_aspect(None, zoom=0.98)
+def label_axes(axes: Any, labels: Sequence[str], font_size: float = 9) -> None:
+    """Label two or three axes, and make the box of three less prominent than its content."""
+    axes.set(**dict(zip(("xlabel", "ylabel", "zlabel"), labels, strict=False)))
+    if len(labels) == 3:
+        for axis in (axes.xaxis, axes.yaxis, axes.zaxis):
+            axis.set_pane_color((1, 1, 1, 0))
+        axes.locator_params(nbins=4)
+        axes.tick_params(labelsize=font_size - 1)
+        axes.set_box_aspect(None, zoom=0.98)
 
 
 def _label(key: str, up: int) -> str:

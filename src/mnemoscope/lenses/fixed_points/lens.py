@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -11,14 +11,14 @@ from mnemoscope.base.progress import Bar
 from mnemoscope.cells import State
 from mnemoscope.lenses.dynamics import Dynamics
 from mnemoscope.lenses.fixed_points.catalogue import Catalogue
-from mnemoscope.lenses.fixed_points.descent import Outcome, Tolerances, descend
+from mnemoscope.lenses.fixed_points.descent import Descent, Outcome, Tolerances
 from mnemoscope.lenses.fixed_points.matrix_free import NewtonKrylov
 from mnemoscope.lenses.fixed_points.mixed_precision import ChordNewton
 from mnemoscope.lenses.fixed_points.newton import Newton
 from mnemoscope.lenses.fixed_points.restarts import Restarts
 from mnemoscope.lenses.fixed_points.result import FixedPoints, Starts, Status
 from mnemoscope.lenses.fixed_points.solvers import Solver
-from mnemoscope.lenses.fixed_points.starts import Adaptive, StartStrategy, as_starts
+from mnemoscope.lenses.fixed_points.starts import Adaptive, StartStrategy, as_starts, seeded_generator
 
 LARGEST_FOR_NEWTON = 512
 """Largest state for which `Newton` is the default: up to here, factorisations in float32 save no time."""
@@ -69,25 +69,18 @@ def find_fixed_points(
         )
     if not 0 <= merge_distance < float("inf"):
         raise ValueError(f"merge_distance must be 0 or positive, but is {merge_distance}.")
-    if solver is None:
-        solver = default_solver(dynamics.size)
     tolerances = Tolerances.for_dtype(dynamics.dtype) if tolerances is None else tolerances
-    generator = torch.Generator().manual_seed(seed)
+    generator = seeded_generator(seed)
     strategy = Adaptive() if isinstance(starts, str) and starts == "adaptive" else starts
-    first = strategy.draw(dynamics, generator) if isinstance(strategy, StartStrategy) else strategy
-    first = as_starts(dynamics, first)
-    if isinstance(strategy, Adaptive) and strategy.max_starts is not None:
+    first = as_starts(dynamics, strategy, generator)
+    if isinstance(strategy, Adaptive):
         first = first[: strategy.max_starts]
-    catalogue = Catalogue(dynamics, merge_distance)
+    descent = Descent(solver or default_solver(dynamics.size), Catalogue(dynamics, merge_distance), tolerances)
     with torch.no_grad(), Bar(total=len(first), desc="fixed points", unit="start", disable=not progress) as bar:
-        stopped = ""
-        outcomes = [descend(solver, dynamics, first, catalogue, tolerances, bar.update)]
+        outcomes, stopped = [descent.run(first, bar.update)], ""
         if isinstance(strategy, Adaptive):
-            more, stopped = _search_in_waves(
-                strategy, solver, dynamics, catalogue, tolerances, generator, bar, len(first)
-            )
-            outcomes += more
-        return collect_result(dynamics, catalogue, Outcome.concatenate(outcomes), stopped)
+            stopped = _search_in_waves(strategy, descent, outcomes, generator, bar)
+        return collect_result(descent.catalogue, Outcome.concatenate(outcomes), stopped)
 
 
 def default_solver(size: int) -> Solver:
@@ -98,50 +91,39 @@ def default_solver(size: int) -> Solver:
 
 
 def _search_in_waves(
-    strategy: Adaptive,
-    solver: Solver,
-    dynamics: Dynamics,
-    catalogue: Catalogue,
-    tolerances: Tolerances,
-    generator: torch.Generator,
-    bar: Bar,
-    done: int,
-) -> tuple[list[Outcome], str]:
-    """Return the outcomes of further waves and why the search ended; `done` starts came before."""
-    outcomes: list[Outcome] = []
-    restarts = Restarts(strategy, dynamics, generator)
-    budget = float("inf") if strategy.max_starts is None else strategy.max_starts - done
+    strategy: Adaptive, descent: Descent, outcomes: list[Outcome], generator: torch.Generator, bar: Bar
+) -> str:
+    """Add the outcomes of further waves to those of the first, and return why the search ended."""
+    catalogue = descent.catalogue
+    restarts = Restarts(strategy, catalogue.dynamics, generator)
+    budget = float("inf") if strategy.max_starts is None else strategy.max_starts - len(outcomes[0].q)
     idle = 0
-    stopped = ""
     while len(catalogue):
-        missing = dynamics.invariant and catalogue.index_sum != 1
+        missing = catalogue.dynamics.invariant and catalogue.index_sum != 1
         if idle >= strategy.patience * (4 if missing else 1):
-            stopped = f"{_count(idle, 'wave')} in a row found nothing new"
-            break
-        if len(outcomes) >= strategy.waves - 1:
-            stopped = f"the limit of {_count(strategy.waves, 'wave')} was reached"
-            break
+            return f"{_count(idle, 'wave')} in a row found nothing new"
+        if len(outcomes) >= strategy.waves:
+            return f"the limit of {_count(strategy.waves, 'wave')} was reached"
         if budget < 1:
-            stopped = f"the limit of {_count(strategy.max_starts or 0, 'start')} was reached"
-            break
+            return f"the limit of {_count(strategy.max_starts or 0, 'start')} was reached"
         known = catalogue.regular
         starts = restarts.next_wave(catalogue, missing, idle)
         starts = starts[: int(min(budget, len(starts)))]
         budget -= len(starts)
         bar.total += len(starts)
         bar.set_postfix(found=len(catalogue), index_sum=catalogue.index_sum)
-        outcomes.append(descend(solver, dynamics, starts, catalogue, tolerances, bar.update))
+        outcomes.append(descent.run(starts, bar.update))
         idle = 0 if catalogue.regular > known else idle + 1
-    return outcomes, stopped
+    return ""
 
 
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'s' * (number != 1)}"
 
 
-def collect_result(dynamics: Dynamics, catalogue: Catalogue, outcome: Outcome, stopped: str) -> FixedPoints:
+def collect_result(catalogue: Catalogue, outcome: Outcome, stopped: str) -> FixedPoints:
     """Return the roots of the catalogue as fixed points; `stopped` is the reason why an adaptive search ended."""
-    point = outcome.root.clone()
+    dynamics, point = catalogue.dynamics, outcome.root.clone()
     fixed = outcome.status == Status.FIXED
     slow_rows = (outcome.status == Status.SLOW).nonzero()[:, 0]
     slow, cluster = _slow_points(dynamics, outcome.states[slow_rows], outcome.q[slow_rows])
@@ -151,14 +133,12 @@ def collect_result(dynamics: Dynamics, catalogue: Catalogue, outcome: Outcome, s
     starts.q.mul_(dynamics.rate**2)
     # the degree of a map on a box counts the fixed points inside: a point on the edge may have a partner outside
     touching = dynamics.declared and bool(dynamics.on_edge(catalogue.states).any())
-    return FixedPoints(
-        states=catalogue.states.cpu(),
-        q=catalogue.q.cpu() * dynamics.rate**2,
-        jacobians=dynamics.jacobian(catalogue.states).cpu(),
+    return _points(
+        dynamics,
+        catalogue.states,
+        catalogue.q,
         reached=torch.bincount(outcome.root[fixed], minlength=len(catalogue)).cpu(),
-        continuous=dynamics.continuous,
         bounded=dynamics.invariant and not touching,
-        rate=dynamics.rate,
         regular=(catalogue.index != 0).cpu(),
         signs=catalogue.index.cpu(),
         left_box=dynamics.declared and not dynamics.invariant,
@@ -178,15 +158,10 @@ def _slow_points(dynamics: Dynamics, states: Tensor, q: Tensor) -> tuple[FixedPo
         near = (states - states[row]).norm(dim=1) <= SLOW_DISTANCE * dynamics.size**0.5
         cluster[near & (cluster < 0)] = len(slowest)
         slowest.append(row)
-    return (
-        FixedPoints(
-            states=states[slowest].cpu(),
-            q=q[slowest].cpu() * dynamics.rate**2,
-            jacobians=dynamics.jacobian(states[slowest]).cpu(),
-            reached=torch.bincount(cluster, minlength=len(slowest)).cpu(),
-            continuous=dynamics.continuous,
-            bounded=False,
-            rate=dynamics.rate,
-        ),
-        cluster,
-    )
+    reached = torch.bincount(cluster, minlength=len(slowest)).cpu()
+    return _points(dynamics, states[slowest], q[slowest], reached=reached, bounded=False), cluster
+
+
+def _points(dynamics: Dynamics, states: Tensor, q: Tensor, **properties: Any) -> FixedPoints:
+    main = {"states": states.cpu(), "q": q.cpu() * dynamics.rate**2, "jacobians": dynamics.jacobian(states).cpu()}
+    return FixedPoints(**main, continuous=dynamics.continuous, rate=dynamics.rate, **properties)

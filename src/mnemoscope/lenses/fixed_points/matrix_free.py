@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
 from mnemoscope.lenses.dynamics import Dynamics, Product
-from mnemoscope.lenses.fixed_points.solvers import Linearisation, Solver, SolverDefaults, limit_step
+from mnemoscope.lenses.fixed_points.solvers import Linearisation, Solver, limit_step
 
 
 @dataclass(frozen=True)
-class GaussNewtonCG(SolverDefaults):
+class GaussNewtonCG(Solver):
     """Minimisation of q(x) = 1/2 |f|^2 with the Gauss-Newton Hessian `H = J^T J` (Jang, Eq 4-13).
 
     Each step solves `(J^T J + mu I) p = -J^T f` with mu = damping |f|, as in `LevenbergMarquardt`, but by conjugate
     gradients from products with J and J^T, to a relative accuracy that tightens as q falls.
     """
 
-    max_steps: int = 200
     iterations: int = 500
     """Upper limit of conjugate-gradient iterations in one step."""
 
     def chunk(self, size: int, device: torch.device) -> int:
-        """Return how many starts to iterate together."""
         return max(8, min(256, 2**20 // size))
 
     def linearise(self, dynamics: Dynamics, x: Tensor, f: Tensor) -> Linearisation:
@@ -33,7 +32,6 @@ class GaussNewtonCG(SolverDefaults):
         return ()
 
     def step(self, dynamics: Dynamics, x: Tensor, f: Tensor, parts: Linearisation, damping: Tensor) -> Tensor:
-        """Return the damped Gauss-Newton step."""
         push, pull = dynamics.residual_products(x)
         norm = f.norm(dim=1, keepdim=True)
         mu = damping.unsqueeze(1) * norm
@@ -42,24 +40,19 @@ class GaussNewtonCG(SolverDefaults):
 
 
 @dataclass(frozen=True)
-class NewtonKrylov(SolverDefaults):
+class NewtonKrylov(Solver):
     """`Newton` with `J p = -f` solved by GMRES, to a relative accuracy that tightens as f falls.
 
     The default for the largest states.
     """
 
-    max_steps: int = 200
+    settle: ClassVar[Solver | None] = GaussNewtonCG()
+
     iterations: int = 80
     """Dimension of the Krylov space."""
     reach: float = 0.3
 
-    @property
-    def settle(self) -> Solver | None:
-        """`GaussNewtonCG` takes over stuck starts."""
-        return GaussNewtonCG()
-
     def chunk(self, size: int, device: torch.device) -> int:
-        """Return how many starts to iterate together."""
         return max(8, min(64, 2**16 // size))  # the Krylov bases of a chunk take at most about 40 MB
 
     def linearise(self, dynamics: Dynamics, x: Tensor, f: Tensor) -> Linearisation:
@@ -69,7 +62,6 @@ class NewtonKrylov(SolverDefaults):
         return (gmres(push, -f, accuracy, self.iterations),)
 
     def step(self, dynamics: Dynamics, x: Tensor, f: Tensor, parts: Linearisation, damping: Tensor) -> Tensor:
-        """Return the Newton step, shortened."""
         return limit_step(parts[0], self.reach, x, damping)
 
 

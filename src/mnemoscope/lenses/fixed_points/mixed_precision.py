@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -11,7 +12,7 @@ from mnemoscope.base.array_types import Bool, Float, Int
 from mnemoscope.lenses.dynamics import Dynamics
 from mnemoscope.lenses.fixed_points.linear_algebra import multiply, no_batched_lu, solve
 from mnemoscope.lenses.fixed_points.matrix_free import conjugate_gradients
-from mnemoscope.lenses.fixed_points.solvers import Linearisation, Patience, Solver, SolverDefaults, limit_step
+from mnemoscope.lenses.fixed_points.solvers import Linearisation, Patience, Solver, limit_step
 
 LARGEST_RESIDUAL = 0.1
 """A step whose linear residual |f + J p| exceeds this fraction of |f| is computed again in float64."""
@@ -22,7 +23,36 @@ CG_ACCURACY = 1e-2
 
 
 @dataclass(frozen=True)
-class ChordNewton(SolverDefaults):
+class MixedLevenbergMarquardt(Solver):
+    """`LevenbergMarquardt` from LU factors in float32, without the product J^T J.
+
+    With p = A^-1 y, where A = J up to float32, its equation `(J^T J + mu I) p = -J^T f` becomes
+    `(I + mu A^-T A^-1) y = -f`. Conjugate gradients solve this in about as many iterations as J has singular values
+    below sqrt(mu), which are few where a start is stuck. Each iteration solves twice with the factors.
+    """
+
+    max_steps: int = 24
+    iterations: int = 40
+    """Upper limit of conjugate-gradient iterations in one step."""
+
+    def linearise(self, dynamics: Dynamics, x: Tensor, f: Tensor) -> Linearisation:
+        """Return the float32 factors."""
+        factors = Factors.of(dynamics.residual_jacobian(x))
+        return factors.LU, factors.pivots
+
+    def step(self, dynamics: Dynamics, x: Tensor, f: Tensor, parts: Linearisation, damping: Tensor) -> Tensor:
+        factors, all_rows = Factors(*parts), torch.arange(len(x), device=x.device)
+        mu = (damping * f.norm(dim=1)).unsqueeze(1)
+
+        def product(y: Tensor) -> Tensor:
+            return y + mu * factors.solve(factors.solve(y, all_rows), all_rows, adjoint=True)
+
+        y = conjugate_gradients(product, -f, torch.full_like(mu, CG_ACCURACY), self.iterations)
+        return factors.solve(y, all_rows)
+
+
+@dataclass(frozen=True)
+class ChordNewton(Solver):
     """`Newton` with `J p = -f` by LU factorisation in float32, which is reused while it still lowers the residual.
 
     Residuals have the precision of the system, so the answer is as exact as that of `Newton`: the float32 factors only
@@ -32,17 +62,14 @@ class ChordNewton(SolverDefaults):
     factorisation.
     """
 
+    settle: ClassVar[Solver | None] = MixedLevenbergMarquardt()
+
     max_steps: int = 100
     reach: float = 0.2
     reuse: int = 12
     """Upper limit of steps with one factorisation after its first."""
     thorough: bool = False
     """Whether to follow every stuck start to a minimum of q (see `Patience`)."""
-
-    @property
-    def settle(self) -> Solver | None:
-        """`MixedLevenbergMarquardt` takes over stuck starts."""
-        return MixedLevenbergMarquardt()
 
     @property
     def patience(self) -> Patience:
@@ -86,36 +113,6 @@ class ChordNewton(SolverDefaults):
             state[rows], residual[rows] = new_state[better], new_residual[better]
             rows = rows[0.5 * residual[rows].square().sum(1) > CONVERGED]
         return state - x
-
-
-@dataclass(frozen=True)
-class MixedLevenbergMarquardt(SolverDefaults):
-    """`LevenbergMarquardt` from LU factors in float32, without the product J^T J.
-
-    With p = A^-1 y, where A = J up to float32, its equation `(J^T J + mu I) p = -J^T f` becomes
-    `(I + mu A^-T A^-1) y = -f`. Conjugate gradients solve this in about as many iterations as J has singular values
-    below sqrt(mu), which are few where a start is stuck. Each iteration solves twice with the factors.
-    """
-
-    max_steps: int = 24
-    iterations: int = 40
-    """Upper limit of conjugate-gradient iterations in one step."""
-
-    def linearise(self, dynamics: Dynamics, x: Tensor, f: Tensor) -> Linearisation:
-        """Return the float32 factors."""
-        factors = Factors.of(dynamics.residual_jacobian(x))
-        return factors.LU, factors.pivots
-
-    def step(self, dynamics: Dynamics, x: Tensor, f: Tensor, parts: Linearisation, damping: Tensor) -> Tensor:
-        """Return the damped least-squares step."""
-        factors, all_rows = Factors(*parts), torch.arange(len(x), device=x.device)
-        mu = (damping * f.norm(dim=1)).unsqueeze(1)
-
-        def product(y: Tensor) -> Tensor:
-            return y + mu * factors.solve(factors.solve(y, all_rows), all_rows, adjoint=True)
-
-        y = conjugate_gradients(product, -f, torch.full_like(mu, CG_ACCURACY), self.iterations)
-        return factors.solve(y, all_rows)
 
 
 @dataclass(frozen=True)

@@ -52,20 +52,15 @@ class Restarts:
         return self.dynamics.size >= EXPENSIVE
 
     def next_wave(self, catalogue: Catalogue, missing: bool, idle: int) -> Float[Tensor, "starts size"]:
-        """Return the starts of the next wave.
+        """Return the starts of the next wave, after `idle` waves in a row that found nothing new.
 
-        Args:
-            catalogue: the roots found so far.
-            missing: whether the index sum shows that points are missing.
-            idle: how many waves in a row found nothing new.
-
+        With `missing`, the index sum shows that points are missing.
         """
         index = catalogue.index.tolist()
         between = self.strategy.combine(catalogue.states, index, self.tried, self.generator, nearest=self.expensive)
         parts = [self.mirror_images(catalogue), between]
         if missing and self.expensive:
-            parts += [self.departures(catalogue), self.basin_boundaries(catalogue)]
-            parts.append(self._relax(self.connecting_lines(catalogue)))
+            parts += [self.departures(catalogue), self.basin_boundaries(catalogue), self.connecting_lines(catalogue)]
         if missing and idle:
             parts.append(self.random_states())
         return self.dynamics.clamp(torch.cat(parts))
@@ -128,14 +123,18 @@ class Restarts:
         return OFFSET * noise * (magnitude(states) / self.dynamics.size**0.5)[:, None]
 
     def connecting_lines(self, catalogue: Catalogue) -> Float[Tensor, "starts size"]:
-        """Return random states on lines between points of opposite index, such as attractors and saddles."""
+        """Return random states on lines between points of opposite index, such as attractors and saddles.
+
+        The map takes the first steps from there itself, as a step of the solver is expensive.
+        """
         even, odd = (catalogue.states[catalogue.index == sign] for sign in (1, -1))
         if not len(even) or not len(odd):
             return even[:0]
         number = max(1, self.strategy.number // 2)
         a, b = (torch.randint(0, len(side), (number,), generator=self.generator) for side in (even, odd))
         part = torch.rand(number, 1, generator=self.generator, dtype=even.dtype).to(even.device)
-        return torch.lerp(even[a.to(even.device)], odd[b.to(even.device)], part)
+        states = torch.lerp(even[a.to(even.device)], odd[b.to(even.device)], part)
+        return advance(self.dynamics, states, 0 if self.dynamics.continuous else RELAXATION_STEPS)
 
     def random_states(self) -> Float[Tensor, "starts size"]:
         """Return states outside the hull of the known roots, where missing ones may lie.
@@ -146,12 +145,6 @@ class Restarts:
         if isinstance(cell, EchoState) and cell.feedback is not None and not self.dynamics.continuous:
             return FromOutputs(number).draw(self.dynamics, self.generator)
         return Box(number).draw(self.dynamics, self.generator)
-
-    def _relax(self, states: Tensor) -> Tensor:
-        """Let an expensive map take the first steps itself."""
-        if self.dynamics.continuous or not self.expensive:
-            return states
-        return advance(self.dynamics, states, RELAXATION_STEPS)
 
 
 def _slowest(

@@ -246,7 +246,27 @@ class FixedPoints(Result):
     @property
     def completeness(self) -> str:
         """Sentence about the completeness of the set, from the index sum."""
-        return _completeness(self)
+        total = self.index_sum
+        if self.left_box:
+            return (
+                f"The index sum is {total}, but the system leaves the declared box from some states: it proves nothing."
+            )
+        if not self.bounded:
+            return (
+                f"The index sum is {total}, but no set is known that the system maps into itself, so it proves nothing."
+            )
+        if self.may_be_complete is None:
+            return f"The index sum is {total}, but a degenerate point has no index, so it proves nothing."
+        if self.may_be_complete:
+            return (
+                "The index sum is 1, as it must be for the complete set: no sign of a missing point, though no proof."
+            )
+        missing = abs(1 - total)
+        return (
+            f"The index sum is {total} and must be 1: at least {missing} point{'s' * (missing > 1)} with an "
+            f"{'even' if total < 1 else 'odd'} number of real eigenvalues above {0 if self.continuous else 1} "
+            f"{'is' if missing == 1 else 'are'} missing. Search again from more starts."
+        )
 
     def summary(self) -> str:
         """Return the number and kinds of the points, the completeness of the set and the outcome of the starts."""
@@ -285,21 +305,3 @@ def _sentences(fp: FixedPoints) -> Iterator[str]:
         yield f"Of {len(fp.starts)} start{'s' * (len(fp.starts) > 1)}, {', '.join(outcomes)}."
     if fp.stopped and fp.may_be_complete is False:
         yield f"The search ended because {fp.stopped}."
-
-
-def _completeness(fp: FixedPoints) -> str:
-    total = fp.index_sum
-    if fp.left_box:
-        return f"The index sum is {total}, but the system leaves the declared box from some states: it proves nothing."
-    if not fp.bounded:
-        return f"The index sum is {total}, but no set is known that the system maps into itself, so it proves nothing."
-    if fp.may_be_complete is None:
-        return f"The index sum is {total}, but a degenerate point has no index, so it proves nothing."
-    if fp.may_be_complete:
-        return "The index sum is 1, as it must be for the complete set: no sign of a missing point, though no proof."
-    missing = abs(1 - total)
-    return (
-        f"The index sum is {total} and must be 1: at least {missing} point{'s' * (missing > 1)} with an "
-        f"{'even' if total < 1 else 'odd'} number of real eigenvalues above {0 if fp.continuous else 1} "
-        f"{'is' if missing == 1 else 'are'} missing. Search again from more starts."
-    )

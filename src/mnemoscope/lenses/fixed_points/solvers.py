@@ -1,9 +1,9 @@
-"""The solver protocol: a solver computes damped steps towards roots of the residual, batched over starts."""
+"""The base class of solvers: a solver computes damped steps towards roots of the residual, batched over starts."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -28,66 +28,39 @@ class Patience:
     settled, and others count as unfinished: where a step is expensive, a new start finds more."""
 
 
-@runtime_checkable
-class Solver(Protocol):
-    """Anything that computes damped steps; `SolverDefaults` supplies some of the members."""
+@dataclass(frozen=True)
+class Solver:
+    """Anything that computes damped steps; a subclass defines `linearise` and `step`."""
 
-    @property
-    def max_steps(self) -> int:
-        """Upper limit of iterations."""
-        ...
+    settle: ClassVar[Solver | None] = None
+    """The solver that takes over stuck starts: it minimises q, which separates slow points from failures."""
+
+    max_steps: int = 200
+    """Upper limit of iterations."""
 
     @property
     def patience(self) -> Patience:
         """When it gives up a start."""
-        ...
-
-    @property
-    def settle(self) -> Solver | None:
-        """The solver that takes over stuck starts: it minimises q, which separates slow points from failures."""
-        ...
+        return Patience()
 
     def chunk(self, size: int, device: torch.device) -> int:
-        """Return how many starts to iterate together for states of `size` numbers."""
-        ...
+        """Return how many starts to iterate together for states of `size` numbers, with a dense Jacobian for each.
+
+        On a CPU, about 8 MB of Jacobians: more would not be faster, and later starts profit from the roots that earlier
+        ones found. On a GPU, as many as fit six times into its free memory.
+        """
+        if device.type == "cuda":
+            free, _ = torch.cuda.mem_get_info(device)
+            return max(4, min(1024, free // (6 * 8 * size**2)))
+        return max(4, min(256, 2**20 // size**2))
 
     def linearise(self, dynamics: Dynamics, x: Tensor, f: Tensor) -> Linearisation:
         """Return what steps of any damping from `x` (batch, size) with residual `f` need."""
-        ...
+        raise NotImplementedError
 
     def step(self, dynamics: Dynamics, x: Tensor, f: Tensor, parts: Linearisation, damping: Tensor) -> Tensor:
         """Return a step for each start; a damping (batch,) of 0 is the full step, a larger one shortens it."""
-        ...
-
-
-class SolverDefaults:
-    """Defaults for solvers: no other solver takes over, and a dense Jacobian is formed per start."""
-
-    @property
-    def patience(self) -> Patience:
-        """The default patience."""
-        return Patience()
-
-    @property
-    def settle(self) -> Solver | None:
-        """No other solver takes over."""
-        return None
-
-    def chunk(self, size: int, device: torch.device) -> int:
-        """Return how many Jacobians fit the cache of a CPU or the memory of a GPU."""
-        return jacobians_at_a_time(size, device)
-
-
-def jacobians_at_a_time(size: int, device: torch.device) -> int:
-    """Return how many dense Jacobians to hold together.
-
-    On a CPU, about 8 MB of them: more would not be faster, and later starts profit from the roots that earlier ones
-    found. On a GPU, as many as fit six times into its free memory.
-    """
-    if device.type == "cuda":
-        free, _ = torch.cuda.mem_get_info(device)
-        return max(4, min(1024, free // (6 * 8 * size**2)))
-    return max(4, min(256, 2**20 // size**2))
+        raise NotImplementedError
 
 
 def limit_step(

@@ -74,9 +74,10 @@ def _rest_is_stable(J: np.ndarray, found: np.ndarray, boundary: Boundary, which:
         return True
     # complex eigenvectors come in conjugate pairs: their real and imaginary parts span the same space
     Q, R = np.linalg.qr(np.concatenate([np.real(found), np.imag(found)], 1), mode="reduced")
-    Q = _span(Q, R, found.shape[1])
-    if Q is None:
+    U, singular, _ = np.linalg.svd(R)
+    if (singular > 1e-6 * singular[0]).sum() != found.shape[1]:  # the dimension of the span is uncertain
         return False
+    Q = Q @ U[:, : found.shape[1]]
     # the removed eigenvalues move to `shift`, where they cannot lead
     shift = 0.0 if not boundary.continuous else -2 * np.abs(J).sum(0).max()
 
@@ -104,10 +105,3 @@ def _leading_eigenpairs(operator: Any, number: int, which: str, accuracy: float,
         )
     except ArpackError:
         return None
-
-
-def _span(Q: np.ndarray, R: np.ndarray, dimension: int) -> np.ndarray | None:
-    """Return an orthonormal basis of the span of the columns of Q R, or None if its dimension is uncertain."""
-    U, singular, _ = np.linalg.svd(R)
-    kept = singular > 1e-6 * singular[0]
-    return Q @ U[:, :dimension] if kept.sum() == dimension else None

@@ -11,6 +11,7 @@ import torch
 from torch import Generator, Tensor
 
 from mnemoscope.base.array_types import Float
+from mnemoscope.base.validation import check_whole
 from mnemoscope.cells import EchoState, State, run_with_cache
 from mnemoscope.cells.reservoirs import Reservoirs
 from mnemoscope.cells.state import leaves
@@ -53,11 +54,10 @@ class FromTrajectories:
     rest: int = 0
 
     def __post_init__(self) -> None:
-        _check_number(self.number)
-        _check_steps("rest", self.rest)
+        check_whole(1, number=self.number)
+        check_whole(0, rest=self.rest)
 
     def draw(self, dynamics: Dynamics, generator: Generator) -> Float[Tensor, "starts size"]:
-        """Draw states from a run of the network."""
         if dynamics.continuous:
             raise ValueError("A flow has no trajectory over a sequence of inputs; pass its states, or use Box.")
         inputs = self.inputs.to(dynamics.input)
@@ -79,12 +79,11 @@ class Box:
     high: float | None = None
 
     def __post_init__(self) -> None:
-        _check_number(self.number)
+        check_whole(1, number=self.number)
         if (self.low is None) != (self.high is None):
             raise ValueError("Box takes low and high together, or neither.")
 
     def draw(self, dynamics: Dynamics, generator: Generator) -> Float[Tensor, "starts size"]:
-        """Draw states in the box."""
         if self.low is not None and self.high is not None:
             low, high = (torch.full_like(dynamics.origin[0], edge) for edge in (self.low, self.high))
         elif dynamics.bounds is not None:
@@ -129,14 +128,12 @@ class FromOutputs:
     rest: int = 20
 
     def __post_init__(self) -> None:
-        _check_number(self.number)
-        _check_steps("steps", self.steps)
-        _check_steps("rest", self.rest)
+        check_whole(1, number=self.number)
+        check_whole(0, steps=self.steps, rest=self.rest)
         if not -float("inf") < self.low < self.high < float("inf"):
             raise ValueError(f"FromOutputs needs finite low < high, but low is {self.low} and high is {self.high}.")
 
     def draw(self, dynamics: Dynamics, generator: Generator) -> Float[Tensor, "starts size"]:
-        """Draw outputs, and return the states to which they drive the reservoir."""
         cell = dynamics.cell
         if not isinstance(cell, EchoState) or cell.feedback is None:
             raise ValueError(
@@ -181,12 +178,7 @@ class Several:
                 )
 
     def draw(self, dynamics: Dynamics, generator: Generator) -> Float[Tensor, "starts size"]:
-        """Draw from each strategy in turn."""
-        drawn = [
-            part.draw(dynamics, generator) if isinstance(part, StartStrategy) else as_starts(dynamics, part)
-            for part in self.parts
-        ]
-        return torch.cat(drawn)
+        return torch.cat([as_starts(dynamics, part, generator) for part in self.parts])
 
 
 @dataclass(frozen=True)
@@ -218,19 +210,14 @@ class Adaptive:
     max_starts: int | None = None
 
     def __post_init__(self) -> None:
-        _check_number(self.number)
+        check_whole(1, number=self.number, patience=self.patience, waves=self.waves)
         if self.max_starts is not None:
-            _check_number(self.max_starts)
-        if self.patience < 1 or self.waves < 1:
-            raise ValueError(f"patience and waves must be positive, but are {self.patience} and {self.waves}.")
+            check_whole(1, max_starts=self.max_starts)
 
     def draw(self, dynamics: Dynamics, generator: Generator) -> Float[Tensor, "starts size"]:
-        """Draw the first wave."""
         if self.initial is None:
             return _relaxed_states(dynamics, 2 * self.number, generator)
-        if isinstance(self.initial, StartStrategy):
-            return self.initial.draw(dynamics, generator)
-        return as_starts(dynamics, self.initial)
+        return as_starts(dynamics, self.initial, generator)
 
     def combine(
         self,
@@ -242,13 +229,8 @@ class Adaptive:
     ) -> Float[Tensor, "starts size"]:
         """Return starts between pairs of roots, and mixtures of several roots when the pairs are used up.
 
-        Args:
-            roots: the roots found so far.
-            index: the index of each root.
-            tried: the pairs used so far, which the method extends.
-            generator: for the mixtures.
-            nearest: whether close pairs come first instead of older ones, which pays where a start is expensive.
-
+        The pairs used so far are `tried`, which the method extends. With `nearest`, close pairs come first instead of
+        older ones, which pays where a start is expensive.
         """
         # isolated points first; a line of points would make an endless list
         members = sorted(range(len(roots)), key=lambda root: index[root] == 0)[:MOST_PAIRED]
@@ -321,25 +303,48 @@ def advance(dynamics: Dynamics, states: Float[Tensor, "starts size"], steps: int
     return states
 
 
-def _check_steps(name: str, steps: int) -> None:
-    if steps < 0:
-        raise ValueError(f"{name} counts steps and must be 0 or more, but is {steps}.")
+def seeded_generator(seed: int) -> Generator:
+    """Return a random generator with this seed; raise unless it is a whole number that torch accepts."""
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not -(2**63) <= seed < 2**64:
+        raise ValueError(f"seed must be a whole number from -2^63 to 2^64 - 1, such as seed=0, but is {seed!r}.")
+    return Generator().manual_seed(int(seed))
 
 
-def _check_number(number: int) -> None:
-    if number < 1:
-        raise ValueError(f"The number of starts must be positive, but is {number}.")
+def draw_starts(dynamics: Dynamics, starts: int | State | StartStrategy, generator: Generator) -> Tensor:
+    """Return initial states of a simulation: random ones if a number is given, otherwise as `as_starts`.
+
+    Random starts are uniform in the invariant box of the system, or normal about its initial state if no box is known.
+    """
+    if isinstance(starts, bool | str) or (isinstance(starts, int) and starts < 1):
+        raise ValueError(f"starts must be a number of starts, 1 or more, states or a strategy, but is {starts!r}.")
+    if not isinstance(starts, int):
+        return as_starts(dynamics, starts, generator)
+    if dynamics.bounds is not None:
+        return Box(starts).draw(dynamics, generator)
+    drawn = torch.randn(starts, dynamics.size, generator=generator, dtype=dynamics.dtype)
+    return dynamics.origin + drawn.to(dynamics.device)
 
 
-def as_starts(dynamics: Dynamics, starts: State) -> Float[Tensor, "starts size"]:
-    """Return starts, flat or in the form of the cell, as a new flat tensor; raise if they cannot be used."""
+def as_starts(dynamics: Dynamics, starts: State | StartStrategy, generator: Generator) -> Float[Tensor, "starts size"]:
+    """Return the states of a strategy, or given ones, flat or in the form of the cell, as a new flat tensor.
+
+    Raise if they cannot be used.
+    """
+    if isinstance(starts, StartStrategy):
+        starts = starts.draw(dynamics, generator)
     if isinstance(starts, str):
         raise ValueError(f'starts must be states, a strategy or "adaptive", but is {starts!r}.')
     if isinstance(starts, np.ndarray):
         starts = torch.from_numpy(starts)
     flat = starts
     if not (isinstance(starts, Tensor) and starts.dim() <= 2):
-        _check_form(dynamics, starts)
+        expected = [tuple(tensor.shape[1:]) for tensor in leaves(dynamics.layout.example)]
+        given = [tuple(tensor.shape[1:]) for tensor in leaves(starts)]
+        if given != expected:
+            raise ValueError(
+                f"A state of this network consists of tensors (starts, ...) with features {expected}, "
+                f"but {given} were given."
+            )
         flat = dynamics.flatten(starts)
     if flat.dim() != 2 or flat.shape[1] != dynamics.size:
         raise ValueError(f"Starts must have shape (starts, {dynamics.size}), but have {tuple(flat.shape)}.")
@@ -350,13 +355,3 @@ def as_starts(dynamics: Dynamics, starts: State) -> Float[Tensor, "starts size"]
         rows = bad.nonzero()[:, 0].tolist()
         raise ValueError(f"{len(rows)} of {len(flat)} starts contain NaN or infinite values, first in row {rows[0]}.")
     return flat.detach().to(dtype=dynamics.dtype, device=dynamics.device, copy=True)
-
-
-def _check_form(dynamics: Dynamics, starts: State) -> None:
-    expected = [tuple(tensor.shape[1:]) for tensor in leaves(dynamics.layout.example)]
-    given = [tuple(tensor.shape[1:]) for tensor in leaves(starts)]
-    if given != expected:
-        raise ValueError(
-            f"A state of this network consists of tensors (starts, ...) with features {expected}, "
-            f"but {given} were given."
-        )

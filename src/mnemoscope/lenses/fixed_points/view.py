@@ -68,8 +68,8 @@ def project_state_space(
     paths[~np.isfinite(paths).all(-1)] = np.nan
     directions = list(_unstable_vectors(fp))
     owners = np.array([owner for owner, _ in directions], dtype=int)
-    arms = ARM_LENGTH * _extent(points, paths) * np.array([vector for _, vector in directions]).reshape(-1, size)
-    arms = arms @ project.axes.T
+    extent = max(_width(points), 0.5 * _width(paths.reshape(-1, points.shape[1]))) or 1.0
+    arms = ARM_LENGTH * extent * np.array([vector for _, vector in directions]).reshape(-1, size) @ project.axes.T
     segments = np.stack([points[owners] - arms, points[owners] + arms], axis=1)
     if len(fp) and int(fp.unstable.max()) > MOST_DIRECTIONS:
         notes.append(f"At most {MOST_DIRECTIONS} unstable directions are drawn at each point, the fastest ones.")
@@ -107,11 +107,6 @@ def _thin_out(trajectories: Tensor | None) -> tuple[np.ndarray | None, list[str]
     if stride > 1:
         notes.append(f"Only one in {stride} steps of the trajectory is drawn.")
     return to_array(trajectories[::stride, :kept]), notes
-
-
-def _extent(points: np.ndarray, paths: np.ndarray) -> float:
-    """Return the extent of the fixed points, or half that of the trajectories if it is larger."""
-    return max(_width(points), 0.5 * _width(paths.reshape(-1, points.shape[1]))) or 1.0
 
 
 def _width(cloud: np.ndarray) -> float:

@@ -8,10 +8,9 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
-from mnemoscope.lenses.attractors.starts import draw_starts, seeded_generator
 from mnemoscope.lenses.dynamics import Dynamics
 from mnemoscope.lenses.fixed_points.lens import find_fixed_points
-from mnemoscope.lenses.fixed_points.starts import Adaptive
+from mnemoscope.lenses.fixed_points.starts import Adaptive, draw_starts, seeded_generator
 from mnemoscope.lenses.tape.result import UniformFixedPoints
 from mnemoscope.lenses.tape.uniform import EquilibratedTape, UniformState, UniformTape
 from mnemoscope.lenses.tape.waves import numbers_per_slot, wave_multipliers
