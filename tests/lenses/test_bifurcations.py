@@ -670,7 +670,7 @@ def test_float32_systems_and_wrong_types_are_refused():
         ms.track_fixed_points(family, [0.5, 2.0])
     for at in (3, None, "ab"):
         with pytest.raises(TypeError, match="list of at least two numbers"):
-            unwrap(increasing_parameters)(at, "at")
+            unwrap(increasing_parameters)(at)
     for option in ({"eigenvalues": 1.5}, {"seed": "x"}, {"tolerance": "a"}, {"count_at": 0.5}):
         with pytest.raises((TypeError, ValueError), match=r"must be a (whole )?(number|list of snapshots)"):
             unwrap(ms.track_fixed_points)(family, [0.5, 2.0], **option)

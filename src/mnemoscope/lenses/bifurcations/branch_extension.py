@@ -45,9 +45,7 @@ def extend_branch(
 ) -> TrackedBranch | None:
     """Extend a branch that seemed to end by a point beyond its end.
 
-    Returns:
-        The branch that was absorbed, or None if another branch passes through the point.
-
+    Return the branch that was absorbed, or None if another branch passes through the point.
     """
     extension = branch_through(tracker, point)
     if extension is None:
@@ -57,16 +55,12 @@ def extend_branch(
         if tracker.continue_branch(extension, point, snapshot, direction) is not None:
             return None
     else:
-        end = extension.birth if direction > 0 else extension.death
-        tolerance = tracker.continuation.tolerance
-        if extension is branch or end is None or abs(end.inside - point.at) > SLACK * tolerance:
+        end = extension.ends.get(-direction)
+        if extension is branch or end is None or abs(end.inside - point.at) > SLACK * tracker.continuation.tolerance:
             return None
     branch.points += extension.points
     branch.crossings += extension.crossings
-    if direction > 0:
-        branch.death = extension.death
-    else:
-        branch.birth = extension.birth
+    branch.replace_end(direction, extension)
     tracker.branches = [other for other in tracker.branches if other is not extension]
     return extension
 
@@ -87,5 +81,5 @@ def _passes(tracker: BranchTracker, branch: TrackedBranch, point: ContinuationPo
 
 
 def _leads(tracker: BranchTracker, start: ContinuationPoint, end: ContinuationPoint) -> bool:
-    segment = tracker.continuation.advance(start, end.at)
-    return segment.arrived and matching_state(end.state, segment.end.state[None]) == 0
+    arrival = tracker.continuation.arrival(start, end.at)
+    return arrival is not None and matching_state(end.state, arrival.state[None]) == 0

@@ -3,40 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 import torch
 from torch import Tensor
 
 from mnemoscope.base.progress import Bar
 from mnemoscope.lenses.bifurcations.branches import BranchEnd, BranchPoint, TrackedBranch, matching_state
-from mnemoscope.lenses.bifurcations.continuation_points import BranchSegment, ContinuationPoint, Crossing
-from mnemoscope.lenses.bifurcations.eigenvalues import DENSE
-from mnemoscope.lenses.bifurcations.predictor_corrector import PredictorCorrector
-from mnemoscope.lenses.bifurcations.snapshots import SnapshotSearch, StartsAt
-from mnemoscope.lenses.fixed_points.result import FixedPoints, Status
+from mnemoscope.lenses.bifurcations.continuation_points import BranchSegment, ContinuationPoint
+from mnemoscope.lenses.bifurcations.eigenvalues import DENSE, leading_eigenvalues
+from mnemoscope.lenses.bifurcations.snapshots import SnapshotSearch
+from mnemoscope.lenses.fixed_points.result import Status
 
 
 class BranchTracker:
     """Tracks all points of a family from snapshot to snapshot: forwards, and backwards from points that are new."""
 
     def __init__(
-        self,
-        continuation: PredictorCorrector,
-        parameters: tuple[float, ...],
-        starts: StartsAt,
-        *,
-        eigenvalues: int,
-        counted: tuple[bool, ...],
-        seed: int,
-        progress: bool,
+        self, snapshots: SnapshotSearch, *, eigenvalues: int, counted: tuple[bool, ...], progress: bool
     ) -> None:
-        self.continuation = continuation
-        self.snapshots = SnapshotSearch(continuation, list(parameters), starts, seed)
-        self.parameters, self.notes, self.bounded = (
-            self.snapshots.parameters,
-            self.snapshots.notes,
-            self.snapshots.bounded,
-        )
+        self.snapshots, self.continuation = snapshots, snapshots.continuation
+        self.parameters, self.notes, self.bounded = snapshots.parameters, snapshots.notes, snapshots.bounded
         self.eigenvalues, self.counted, self.progress = eigenvalues, counted, progress
         self.branches: list[TrackedBranch] = []
         self._active: dict[int, ContinuationPoint] = {}
@@ -57,9 +44,11 @@ class BranchTracker:
     def branch_point(self, point: ContinuationPoint, snapshot: int = -1, count: bool = False) -> BranchPoint:
         """Return a point for a branch, with eigenvalues only if they are asked for or cheap."""
         count = count or len(point.state) <= DENSE or (snapshot >= 0 and self.counted[snapshot])
-        continuous = self.continuation.system(point.at).continuous
-        eigenvalues = self.eigenvalues if count else 0
-        return BranchPoint.from_continuation(point, snapshot, continuous=continuous, eigenvalues=eigenvalues)
+        values, unstable = None, -1
+        if count:
+            values, unstable = leading_eigenvalues(point.jacobian, self.continuation.system(point.at).continuous)
+            values = values[: self.eigenvalues]
+        return BranchPoint(point.at, point.state.cpu(), point.index, point.q, snapshot, unstable, values)
 
     def continuation_point(self, point: BranchPoint) -> ContinuationPoint | None:
         """Return a point of a branch with its factors, computed anew."""
@@ -83,19 +72,21 @@ class BranchTracker:
             snapshot += direction
         return None
 
-    def crossing_points(self, crossing: Crossing, direction: int) -> tuple[BranchPoint, BranchPoint]:
-        """Return the points before and after a crossing, with eigenvalues, in the order of the parameter."""
-        before, after = self.branch_point(crossing.before, count=True), self.branch_point(crossing.after, count=True)
-        return (before, after) if direction > 0 else (after, before)
+    def crossings(self, segment: BranchSegment) -> list[tuple[BranchPoint, BranchPoint]]:
+        """Return the points before and after each crossing, with eigenvalues, in the order of the parameter."""
+        pairs = [sorted(crossing, key=lambda point: point.at) for crossing in segment.crossings]
+        return [
+            (self.branch_point(before, count=True), self.branch_point(after, count=True)) for before, after in pairs
+        ]
 
     def join(self, older: TrackedBranch, branch: TrackedBranch, snapshot: int) -> bool:
         """Join a branch that was lost after a snapshot with one that leads back to it; return whether they fit."""
-        if older.death is None or older.at_snapshot(snapshot + 1) is not None:
+        if 1 not in older.ends or older.at_snapshot(snapshot + 1) is not None:
             return False
         limit = self.parameters[snapshot]
         older.points = [point for point in older.points if point.at <= limit] + branch.points
         older.crossings = [pair for pair in older.crossings if pair[1].at <= limit] + branch.crossings
-        older.death = branch.death
+        older.replace_end(1, branch)
         return True
 
     def _continue_to(self, snapshot: int) -> None:
@@ -104,7 +95,11 @@ class BranchTracker:
         found = self.snapshots.search(snapshot, lambda to: [self._predict(point, to)[1] for point in active.values()])
         to = self.parameters[snapshot]
         assert found.starts is not None
-        arrivals = _Arrivals(self.continuation, to, found)
+
+        @cache  # factorised when first needed
+        def arrival(root: int) -> ContinuationPoint:
+            return self.continuation.found_point(to, found, root)
+
         aims = found.starts.point[: len(active)].tolist()
         converged = (found.starts.status[: len(active)] == int(Status.FIXED)).tolist()
         tangents = {number: self._predict(point, to)[0] for number, point in active.items()}
@@ -112,12 +107,12 @@ class BranchTracker:
         astray = []
         for (number, here), aim, fixed in zip(active.items(), aims, converged, strict=True):
             alone = fixed and sum(other == aim and ok for other, ok in zip(aims, converged, strict=True)) == 1
-            new = arrivals.point(aim, here) if alone else None
-            if new is None or not self._is_same(here, tangents[number], new):
+            if not alone or not self._is_same(here, tangents[number], arrival(aim)):
                 astray.append(number)
                 continue
-            taken[aim] = number
-            self._arrive(number, new, snapshot)
+            taken[aim], new = number, arrival(aim)
+            # If the index is not known here, the last known one counts.
+            self._arrive(number, new if new.index else replace(new, last_known=here.last_known), snapshot)
         for number in astray:
             segment = self.continuation.advance(active[number], to)
             self._record(self.branches[number], segment, 1)
@@ -125,14 +120,14 @@ class BranchTracker:
                 continue
             root = matching_state(segment.end.state, found.states)
             if root in taken:
-                self._record_collision(self.branches[number], number, taken[root], snapshot)
+                self._record_collision(self.branches[number], number, taken[root], snapshot, 1)
                 continue
             if root >= 0:
                 taken[root] = number
             self._arrive(number, segment.end, snapshot)
         for root in range(len(found)):
             if root not in taken:
-                self._add_appeared(arrivals.point(root), snapshot)
+                self._add_appeared(arrival(root), snapshot)
 
     def _is_same(self, here: ContinuationPoint, tangent: Tensor, new: ContinuationPoint) -> bool:
         """Return whether a point that the search reached from a prediction is trusted to continue the old one."""
@@ -165,40 +160,30 @@ class BranchTracker:
             self._active[self.branches.index(older)] = point
         else:
             self._active[len(self.branches)] = point
-            self._record_collision(branch, len(self.branches), self.branches.index(older), snapshot, backwards=True)
+            self._record_collision(branch, len(self.branches), self.branches.index(older), snapshot, -1)
             self.branches.append(branch)
 
     def _record(self, branch: TrackedBranch, segment: BranchSegment, direction: int) -> None:
         """Record a segment in its branch; if it arrived, the caller adds its last point."""
         inner = segment.points[1:-1] if segment.arrived else segment.points[1:]
         branch.points += [self.branch_point(point) for point in inner]
-        for crossing in segment.crossings:
-            branch.crossings.append(self.crossing_points(crossing, direction))
+        branch.crossings += self.crossings(segment)
         if segment.stuck:
             self.notes.append(
                 f"The continuation of a point stopped near {segment.end.at:g} after too many short steps; where the "
                 f"branch ends is not known."
             )
         if not segment.arrived:
-            end = BranchEnd(segment.end.at, segment.lost_at, self.branch_point(segment.end, count=True))
-            if direction > 0:
-                branch.death = end
-            else:
-                branch.birth = end
+            point = self.branch_point(segment.end, count=True)
+            branch.ends[direction] = BranchEnd(segment.end.at, segment.lost_at, point)
 
-    def _record_collision(
-        self, branch: TrackedBranch, number: int, other: int, snapshot: int, backwards: bool = False
-    ) -> None:
+    def _record_collision(self, branch: TrackedBranch, number: int, other: int, snapshot: int, direction: int) -> None:
         """Record that two branches led to one point, which is impossible: one of the continuations is wrong."""
-        before, after = self.parameters[snapshot - 1], self.parameters[snapshot]
-        point = branch.points[-1]
-        if backwards:
-            branch.birth = BranchEnd(after, before, point)
-        else:
-            branch.death = BranchEnd(before, after, point)
+        before, after = self.parameters[snapshot - 1 : snapshot + 1]
+        branch.ends[direction] = BranchEnd(*((before, after) if direction > 0 else (after, before)), branch.points[-1])
         self.notes.append(
             f"Between {before:g} and {after:g} branches {number} and {other} merge in the continuation; where branch "
-            f"{number} {'begins' if backwards else 'ends'} is not known. Take snapshots at smaller distances."
+            f"{number} {'ends' if direction > 0 else 'begins'} is not known. Take snapshots at smaller distances."
         )
 
     def _is_degenerate(self, point: ContinuationPoint) -> bool:
@@ -217,18 +202,3 @@ class BranchTracker:
             if point is not None and matching_state(state, point.state[None]) == 0:
                 return branch
         return None
-
-
-class _Arrivals:
-    """Points of the search at a snapshot, factorised when first needed."""
-
-    def __init__(self, continuation: PredictorCorrector, at: float, found: FixedPoints) -> None:
-        self.continuation, self.at, self.found = continuation, at, found
-        self._points: dict[int, ContinuationPoint] = {}
-
-    def point(self, root: int, here: ContinuationPoint | None = None) -> ContinuationPoint:
-        """Return a point; if its index is unknown, it inherits the last known one of the point that led to it."""
-        if root not in self._points:
-            self._points[root] = self.continuation.found_point(self.at, self.found, root)
-        point = self._points[root]
-        return point if here is None or point.index else replace(point, last_known=here.last_known)

@@ -9,8 +9,6 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
-from mnemoscope.lenses.bifurcations.continuation_points import ContinuationPoint
-from mnemoscope.lenses.bifurcations.eigenvalues import leading_eigenvalues
 from mnemoscope.lenses.fixed_points.linear_algebra import magnitude
 
 SAME = 1e-5
@@ -33,15 +31,6 @@ class BranchPoint:
     eigenvalues: np.ndarray | None
     """Leading eigenvalues, or None if not computed."""
 
-    @classmethod
-    def from_continuation(
-        cls, point: ContinuationPoint, snapshot: int, *, continuous: bool, eigenvalues: int
-    ) -> BranchPoint:
-        """Return the point with this many leading eigenvalues; with 0, none are computed."""
-        values, unstable = leading_eigenvalues(point.jacobian, continuous) if eigenvalues else (None, -1)
-        values = None if values is None else values[:eigenvalues]
-        return cls(point.at, point.state.cpu(), point.index, point.q, snapshot, unstable, values)
-
 
 @dataclass(frozen=True)
 class BranchEnd:
@@ -60,10 +49,16 @@ class TrackedBranch:
     """One branch while it grows."""
 
     points: list[BranchPoint] = field(default_factory=list)
-    birth: BranchEnd | None = None
-    death: BranchEnd | None = None
+    ends: dict[int, BranchEnd] = field(default_factory=dict)
+    """The birth (-1) and the death (1), by their direction in the parameter; absent where the branch goes on."""
     crossings: list[tuple[BranchPoint, BranchPoint]] = field(default_factory=list)
     """Points before and after each crossing of +1."""
+
+    def replace_end(self, direction: int, other: TrackedBranch) -> None:
+        """End as another branch does in a direction, or go on if the other does."""
+        self.ends.pop(direction, None)
+        if direction in other.ends:
+            self.ends[direction] = other.ends[direction]
 
     def at_snapshot(self, snapshot: int) -> BranchPoint | None:
         """Return the point at a snapshot, if there is one."""

@@ -12,7 +12,7 @@ from mnemoscope.base.array_types import Float
 from mnemoscope.lenses.dynamics import Dynamics
 from mnemoscope.lenses.fixed_points.catalogue import Catalogue
 from mnemoscope.lenses.fixed_points.descent import NEARLY_CONVERGED, Tolerances
-from mnemoscope.lenses.fixed_points.linear_algebra import magnitude
+from mnemoscope.lenses.fixed_points.linear_algebra import index_of_factors, magnitude
 from mnemoscope.lenses.fixed_points.newton import Newton
 from mnemoscope.lenses.fixed_points.result import FixedPoints
 from mnemoscope.lenses.fixed_points.solvers import Solver
@@ -46,20 +46,13 @@ class ContinuationPoint:
     """The parameter at which the index was last known, and its value there."""
 
 
-@dataclass(frozen=True, eq=False)
-class Crossing:
-    """A change of the index of a branch between two points on it, no further apart than the tolerance."""
-
-    before: ContinuationPoint
-    after: ContinuationPoint
-
-
 @dataclass(frozen=True)
 class BranchSegment:
-    """Result of continuing one point: the points on the way and the crossings of +1."""
+    """Result of continuing one point: the points on the way and the crossings of +1, where the index changes."""
 
     points: tuple[ContinuationPoint, ...]
-    crossings: tuple[Crossing, ...]
+    crossings: tuple[tuple[ContinuationPoint, ContinuationPoint], ...]
+    """Points before and after each change of the index, no further apart than the tolerance."""
     arrived: bool
     """Whether the target parameter was reached."""
     lost_at: float = 0.0
@@ -73,11 +66,11 @@ class BranchSegment:
         return self.points[-1]
 
 
-def found_point(at: float, found: FixedPoints, number: int, device: torch.device) -> ContinuationPoint:
-    """Return a point of a search, moved from the CPU to `device`."""
+def found_point(system: Dynamics, at: float, found: FixedPoints, number: int) -> ContinuationPoint:
+    """Return a point of a search, moved from the CPU to the device of the system."""
     regular = found.regular is None or bool(found.regular[number])
-    state, jacobian = found.states[number].to(device), found.jacobians[number].to(device)
-    return _factorised(at, state, float(found.q[number]), jacobian, regular, found.continuous, found.rate, None)
+    state, jacobian = found.states[number].to(system.device), found.jacobians[number].to(system.device)
+    return _factorised(system, at, state, float(found.q[number]), jacobian, regular)
 
 
 def corrected_point(
@@ -85,19 +78,20 @@ def corrected_point(
 ) -> ContinuationPoint | None:
     """Return the point to which Newton's method converges from a guess, or None.
 
-    This is a search from one start, with the same acceptance test but without the parts that many starts need.
+    This is a `Descent` from one start, with the same acceptance test but without the parts that many starts need.
     """
-    solver, catalogue, tolerances = NewtonCorrector(), _SingleRoot(system), Tolerances.for_dtype(system.dtype)
+    solver, catalogue, tolerances = NewtonCorrector(), Catalogue(system), Tolerances.for_dtype(system.dtype)
     x = system.clamp(guess[None])
     f = system.residual(x)
     q, damping = 0.5 * f.square().sum(1), torch.ones_like(f[:, 0])
     parts = None
     for count in range(solver.max_steps + 1):
-        near = bool(q <= max(NEARLY_CONVERGED, tolerances.fixed) * magnitude(x).square() / system.size)
-        if near and catalogue.accepts(x, tolerances.fixed):
-            state, regular = catalogue.states[0], bool(catalogue.index[0])
-            jacobian, q_refined = system.jacobian(state[None])[0], float(catalogue.q[0]) * system.rate**2
-            return _factorised(at, state, q_refined, jacobian, regular, system.continuous, system.rate, last_known)
+        if bool(q <= max(NEARLY_CONVERGED, tolerances.fixed) * magnitude(x).square() / system.size):
+            catalogue.add(x, tolerances.fixed)
+        if len(catalogue):
+            state, jacobian = catalogue.states[0], system.jacobian(catalogue.states)[0]
+            q_refined, regular = float(catalogue.q[0]) * system.rate**2, bool(catalogue.index[0])
+            return _factorised(system, at, state, q_refined, jacobian, regular, last_known)
         if count == solver.max_steps or not bool(torch.isfinite(q)):
             break
         parts = solver.linearise(system, x, f) if parts is None else parts
@@ -112,36 +106,23 @@ def corrected_point(
     return None
 
 
-class _SingleRoot(Catalogue):
-    """A catalogue of one root, which has no others to compare with."""
-
-    def accepts(self, state: Float[Tensor, "1 size"], fixed: float) -> bool:
-        """Refine a state, keep it if it is a root, and return whether it is."""
-        self.add(state, fixed)
-        return len(self) == 1
-
-
 def _factorised(
+    system: Dynamics,
     at: float,
     state: Tensor,
     q: float,
     jacobian: Tensor,
     regular: bool,
-    continuous: bool,
-    rate: float,
-    last_known: tuple[float, int] | None,
+    last_known: tuple[float, int] | None = None,
 ) -> ContinuationPoint:
     """Factorise the residual's Jacobian once, and read the index off the signs of the factors."""
     G = jacobian.clone()
-    if continuous:
-        G /= rate
+    if system.continuous:
+        G /= system.rate
     else:
         G.diagonal().sub_(1)
     LU, pivots, failed = torch.linalg.lu_factor_ex(G)
-    size = len(G)
-    swaps = int((pivots != torch.arange(1, size + 1, device=pivots.device)).sum())
-    negative = int((LU.diagonal() < 0).sum()) + swaps + size
-    index = (1 - 2 * (negative % 2)) if regular and int(failed) == 0 else 0
+    index = int(index_of_factors(LU, pivots)) if regular and int(failed) == 0 else 0
     known = (at, index) if index or last_known is None else last_known
     return ContinuationPoint(at, state, index, q, (LU, pivots), jacobian, known)
 

@@ -20,7 +20,7 @@ REAL = 1e-6
 def index_preserving_crossings(tracker: BranchTracker, number: int, branch: TrackedBranch) -> list[Bifurcation]:
     """Return the crossings shown by changes of the number of unstable directions along a branch."""
     found = []
-    ends = [end.point for end in (branch.birth, branch.death) if end is not None]
+    ends = [end.point for end in branch.ends.values()]
     sides = [point for pair in branch.crossings for point in pair]
     counted = [point for point in [*branch.points, *ends, *sides] if point.unstable >= 0 and point.index != 0]
     counted.sort(key=lambda point: point.at)
@@ -49,10 +49,10 @@ def _locate(
     values: dict[float, complex] = {}
 
     def point(at: float) -> ContinuationPoint:
-        segment = None if start is None else continuation.advance(start, at)
-        if segment is None or not segment.arrived:
+        arrival = continuation.arrival(start, at)
+        if arrival is None:
             raise RuntimeError
-        return segment.end
+        return arrival
 
     def growth_of_mode(at: float) -> float:
         system = continuation.system(at)

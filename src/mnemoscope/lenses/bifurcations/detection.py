@@ -10,7 +10,7 @@ from mnemoscope.lenses.bifurcations.branch_tracker import BranchTracker
 from mnemoscope.lenses.bifurcations.branches import TrackedBranch
 from mnemoscope.lenses.bifurcations.continuation_points import NewtonCorrector
 from mnemoscope.lenses.bifurcations.crossings import index_preserving_crossings
-from mnemoscope.lenses.bifurcations.events import NEAR, Bifurcation, BranchEvent, assemble_bifurcations
+from mnemoscope.lenses.bifurcations.events import NEAR, Bifurcation, BranchEvent, Links, assemble_bifurcations
 from mnemoscope.lenses.bifurcations.folds import partner_starts
 from mnemoscope.lenses.bifurcations.grouping import group_bifurcations
 from mnemoscope.lenses.fixed_points.lens import find_fixed_points
@@ -22,7 +22,7 @@ ROUNDS = 4
 
 def detect_bifurcations(tracker: BranchTracker) -> list[Bifurcation]:
     """Return all bifurcations, in the order of the parameter."""
-    links: list[tuple[TrackedBranch, TrackedBranch]] = []
+    links: Links = []
     examined: set[tuple[str, int, float]] = set()
     for _ in range(ROUNDS):
         incomplete = [bifurcation for bifurcation in assemble_bifurcations(tracker, links) if not bifurcation.complete]
@@ -39,12 +39,7 @@ def detect_bifurcations(tracker: BranchTracker) -> list[Bifurcation]:
     return sorted(group_bifurcations(tracker, found), key=lambda bifurcation: bifurcation.events[0].low)
 
 
-def _complete(
-    tracker: BranchTracker,
-    event: BranchEvent,
-    branch: TrackedBranch,
-    links: list[tuple[TrackedBranch, TrackedBranch]],
-) -> bool:
+def _complete(tracker: BranchTracker, event: BranchEvent, branch: TrackedBranch, links: Links) -> bool:
     """Search what is missing at an end or crossing; return whether anything was found."""
     if not any(other is branch for other in tracker.branches):
         return False  # another branch has absorbed it meanwhile
@@ -68,12 +63,11 @@ def _search_passing_branch(tracker: BranchTracker, event: BranchEvent, branch: T
     nearest = passing[apart.index(min(apart))]
     if any(before.at <= high and after.at >= low for before, after in nearest.crossings):
         return False
-    start = tracker.continuation_point(nearest.nearest(low))
-    segment = None if start is None else tracker.continuation.advance(start, low)
-    segment = tracker.continuation.advance(segment.end, high) if segment is not None and segment.arrived else None
+    start = tracker.continuation.arrival(tracker.continuation_point(nearest.nearest(low)), low)
+    segment = None if start is None else tracker.continuation.advance(start, high)
     if segment is None or not segment.arrived:
         return False
-    nearest.crossings += [tracker.crossing_points(crossing, 1) for crossing in segment.crossings]
+    nearest.crossings += tracker.crossings(segment)
     nearest.points += [tracker.branch_point(point) for point in segment.points] if segment.crossings else []
     return bool(segment.crossings)
 
@@ -95,18 +89,13 @@ def _search_nearby(tracker: BranchTracker, event: BranchEvent) -> bool:
     return new
 
 
-def _search_past_end(
-    tracker: BranchTracker,
-    event: BranchEvent,
-    branch: TrackedBranch,
-    links: list[tuple[TrackedBranch, TrackedBranch]],
-) -> bool:
+def _search_past_end(tracker: BranchTracker, event: BranchEvent, branch: TrackedBranch, links: Links) -> bool:
     """Continue a branch by arclength past its end: to the partner of a fold, or beyond if it only bends."""
-    end = branch.death if event.kind == "vanished" else branch.birth
+    direction = 1 if event.kind == "vanished" else -1
+    end = branch.ends.get(direction)
     here = None if end is None or end.point is not event.point else tracker.continuation_point(event.point)
     if here is None:
         return False
-    direction = 1 if event.kind == "vanished" else -1
     limits = tracker.parameters[0], tracker.parameters[-1]
     other = continue_by_arclength(tracker.continuation, here, direction, limits)
     if other is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,7 +13,7 @@ NEAR = 0.3
 """Largest distance of points that meet in a bifurcation, at their last points, which are within the tolerance of it
 (rms, relative to states larger than 1). Points further apart meet only if the curve through one leads to the other."""
 
-Links = Sequence[tuple[TrackedBranch, TrackedBranch]]
+Links = list[tuple[TrackedBranch, TrackedBranch]]
 """Pairs of branches that are known to turn into each other at a fold."""
 
 
@@ -64,10 +63,9 @@ def branch_events(tracker: BranchTracker) -> list[BranchEvent]:
     """Return all births, deaths and crossings of +1, branch by branch."""
     events = []
     for number, branch in enumerate(tracker.branches):
-        birth, death = branch.birth, branch.death
-        if birth is not None:
+        if birth := branch.ends.get(-1):
             events.append(BranchEvent("appeared", number, birth.outside, birth.inside, birth.point))
-        if death is not None:
+        if death := branch.ends.get(1):
             events.append(BranchEvent("vanished", number, death.inside, death.outside, death.point))
         events += [BranchEvent("crossed", number, a.at, b.at, a, b) for a, b in branch.crossings]
     return events

@@ -35,7 +35,7 @@ def interpolate_weights(cells: Sequence[Cell | nn.Module], at: Sequence[float], 
     True
 
     """
-    at = increasing_parameters(at, "at")
+    at = increasing_parameters(at)
     if len(cells) != len(at):
         raise ValueError(
             f"Each snapshot needs its parameter, but there are {len(cells)} cells and {len(at)} parameters."
@@ -58,10 +58,7 @@ def interpolate_weights(cells: Sequence[Cell | nn.Module], at: Sequence[float], 
 
 
 def interpolate_inputs(
-    cell: Cell | nn.Module,
-    inputs: Float[Tensor, "snapshots ..."],
-    at: Sequence[float] | None = None,
-    **options: Any,
+    cell: Cell | nn.Module, inputs: Float[Tensor, "snapshots ..."], at: Sequence[float] | None = None, **options: Any
 ) -> Family:
     """Return one network at constant inputs that are linear in the parameter between given ones.
 
@@ -81,7 +78,7 @@ def interpolate_inputs(
         raise ValueError(f"The inputs must have shape (snapshots, features), but have {tuple(inputs.shape)}.")
     if not torch.isfinite(inputs).all():
         raise ValueError("The inputs contain NaN or infinite values.")
-    parameters = increasing_parameters(range(len(inputs)) if at is None else at, "at")
+    parameters = increasing_parameters(range(len(inputs)) if at is None else at)
     if len(parameters) != len(inputs):
         raise ValueError(f"Each input needs its parameter, but there are {len(inputs)} and {len(parameters)}.")
 
@@ -92,19 +89,19 @@ def interpolate_inputs(
     return family
 
 
-def increasing_parameters(at: Sequence[float], name: str) -> tuple[float, ...]:
+def increasing_parameters(at: Sequence[float]) -> tuple[float, ...]:
     """Return the parameters as numbers; raise unless they are an increasing list of at least two."""
     try:
         values = tuple(float(value) for value in at)
     except (TypeError, ValueError) as error:
-        raise TypeError(f"{name} must be a list of at least two numbers that increase, but is {at!r}.") from error
+        raise TypeError(f"at must be a list of at least two numbers that increase, but is {at!r}.") from error
     if len(values) < 2:
-        raise ValueError(f"{name} needs at least two parameters, but has {len(values)}.")
+        raise ValueError(f"at needs at least two parameters, but has {len(values)}.")
     if not all(isfinite(value) for value in values):
-        raise ValueError(f"{name} contains NaN or infinite values: {values}.")
+        raise ValueError(f"at contains NaN or infinite values: {values}.")
     for before, after in pairwise(values):
         if after <= before:
-            raise ValueError(f"{name} must increase, but {after:g} follows {before:g}. Sort the snapshots.")
+            raise ValueError(f"at must increase, but {after:g} follows {before:g}. Sort the snapshots.")
     return values
 
 

@@ -136,11 +136,10 @@ def _draw_counts(axes: Any, diagram: BifurcationDiagram, colours: Mapping[str, s
     kinds = diagram.kind
     at = diagram.snapshots.numpy()
     points = [diagram.points(snapshot).tolist() for snapshot in range(len(at))]
-    axes.plot(
-        at, [len(rows) for rows in points], color=colours["ink"], marker="o", markersize=2.5, linewidth=1, label="all"
-    )
     stable = [sum(kinds[row] == "stable" for row in rows) for rows in points]
-    axes.plot(at, stable, color=colours["stable"], marker="o", markersize=2.5, linewidth=1, label="stable")
+    style = {"marker": "o", "markersize": 2.5, "linewidth": 1}
+    axes.plot(at, [len(rows) for rows in points], color=colours["ink"], label="all", **style)
+    axes.plot(at, stable, color=colours["stable"], label="stable", **style)
     axes.set_ylim(0, None)
     axes.yaxis.get_major_locator().set_params(integer=True)
 

@@ -43,19 +43,15 @@ class FoldModel(NamedTuple):
 def fold_model(system: Dynamics, point: ContinuationPoint, other: Dynamics, other_at: float) -> FoldModel:
     """Return the quadratic model at a point of `system`; the system at another parameter gives b."""
     w, v, s = smallest_singular_triplet(point)
-    with torch.no_grad():
-        x = point.state[None]
-        f = float(w @ system.residual(x)[0])
-        c = quadratic_coefficient(system, point, w, v, 1e-4)
-        b = (float(w @ other.residual(x)[0]) - f) / (other_at - point.at)
-    return FoldModel(s, c, b, v)
+    x = point.state[None]
+    b = (float(w @ other.residual(x)[0]) - float(w @ system.residual(x)[0])) / (other_at - point.at)
+    return FoldModel(s, quadratic_coefficient(system, point, w, v, 1e-4), b, v)
 
 
 def quadratic_coefficient(system: Dynamics, point: ContinuationPoint, w: Tensor, v: Tensor, share: float) -> float:
     """Return the c of `w^T r(x + t v) = s t + c t^2`, by differences over a share of the state's size."""
     small = share * float(magnitude(point.state[None]))
-    with torch.no_grad():
-        sides = system.residual(torch.stack([point.state + small * v, point.state - small * v, point.state])) @ w
+    sides = system.residual(torch.stack([point.state + small * v, point.state - small * v, point.state])) @ w
     return float(sides[0] + sides[1] - 2 * sides[2]) / (2 * small**2)
 
 

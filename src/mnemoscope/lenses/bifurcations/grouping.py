@@ -161,14 +161,9 @@ class _MeetingTest:
 
     def _state(self, number: int, at: float) -> Tensor | None:
         if (number, at) not in self._states:
-            self._states[number, at] = self._continued_state(number, at)
+            tracker, branch = self.tracker, self.tracker.branches[number]
+            known = tracker.parameters[0] <= at <= tracker.parameters[-1] and branch.covers(at)
+            start = tracker.continuation_point(branch.nearest(at)) if known else None
+            arrival = tracker.continuation.arrival(start, at)
+            self._states[number, at] = None if arrival is None else arrival.state.cpu()
         return self._states[number, at]
-
-    def _continued_state(self, number: int, at: float) -> Tensor | None:
-        tracker = self.tracker
-        branch = tracker.branches[number]
-        if not tracker.parameters[0] <= at <= tracker.parameters[-1] or not branch.covers(at):
-            return None
-        start = tracker.continuation_point(branch.nearest(at))
-        segment = None if start is None else tracker.continuation.advance(start, at)
-        return segment.end.state.cpu() if segment is not None and segment.arrived else None

@@ -15,7 +15,7 @@ from mnemoscope.lenses.bifurcations.events import Bifurcation
 from mnemoscope.lenses.bifurcations.families import Family, increasing_parameters
 from mnemoscope.lenses.bifurcations.predictor_corrector import PredictorCorrector
 from mnemoscope.lenses.bifurcations.result import BifurcationDiagram
-from mnemoscope.lenses.bifurcations.snapshots import StartsAt
+from mnemoscope.lenses.bifurcations.snapshots import SnapshotSearch, StartsAt
 from mnemoscope.lenses.bifurcations.summary import as_event
 from mnemoscope.lenses.dynamics import Dynamics
 
@@ -70,11 +70,9 @@ def track_fixed_points(
             f"family must be a function from a parameter to a Dynamics, but is a {type(family).__name__}; "
             f"interpolate_weights(cells, at) makes one from snapshots of a cell."
         )
-    parameters = increasing_parameters(at, "at")
+    parameters = increasing_parameters(at)
     check_whole(1, eigenvalues=eigenvalues)
     check_whole(0, seed=seed)
-    if tolerance is not None and not isinstance(tolerance, int | float):
-        raise TypeError(f"tolerance must be a number in units of the parameter, or None, but is {tolerance!r}.")
     tolerance = _checked_tolerance(tolerance, parameters)
     if count_at is not None and not isinstance(count_at, Sequence):
         raise TypeError(f"count_at must be a list of snapshots, or None for all, but is {count_at!r}.")
@@ -83,9 +81,8 @@ def track_fixed_points(
         raise ValueError(f"count_at names parameters that are no snapshots: {sorted(unknown)}.")
     counted = tuple(count_at is None or parameter in count_at for parameter in parameters)
     continuation = PredictorCorrector(family, tolerance)
-    tracker = BranchTracker(
-        continuation, parameters, starts, eigenvalues=eigenvalues, counted=counted, seed=seed, progress=progress
-    )
+    snapshots = SnapshotSearch(continuation, list(parameters), starts, seed)
+    tracker = BranchTracker(snapshots, eigenvalues=eigenvalues, counted=counted, progress=progress)
     if continuation.system(parameters[0]).dtype != torch.float64:
         raise ValueError(
             "Bifurcations are located by differences far below the rounding of float32: let the family make systems in "
@@ -100,6 +97,8 @@ def track_fixed_points(
 
 def _checked_tolerance(tolerance: float | None, parameters: tuple[float, ...]) -> float:
     """Return the tolerance or its default; raise unless it fits the parameters."""
+    if tolerance is not None and not isinstance(tolerance, int | float):
+        raise TypeError(f"tolerance must be a number in units of the parameter, or None, but is {tolerance!r}.")
     span = parameters[-1] - parameters[0]
     tolerance = TOLERANCE * span if tolerance is None else float(tolerance)
     if not (isfinite(tolerance) and 0 < tolerance < span):

@@ -13,7 +13,6 @@ from torch import Tensor
 from mnemoscope.lenses.bifurcations.continuation_points import (
     BranchSegment,
     ContinuationPoint,
-    Crossing,
     corrected_point,
     found_point,
 )
@@ -90,28 +89,26 @@ class PredictorCorrector:
 
     def found_point(self, at: float, found: FixedPoints, number: int) -> ContinuationPoint:
         """Return a point that a search found at a parameter."""
-        return found_point(at, found, number, self.system(at).device)
+        return found_point(self.system(at), at, found, number)
 
     def corrected(
         self, at: float, guess: Tensor, last_known: tuple[float, int] | None = None
     ) -> ContinuationPoint | None:
         """Return the point to which Newton's method converges from a guess, or None."""
-        with torch.no_grad():
-            return corrected_point(self.system(at), at, guess, last_known)
+        return corrected_point(self.system(at), at, guess, last_known)
 
     def predict(self, here: ContinuationPoint, to: float) -> tuple[Tensor, Tensor]:
         """Return the tangent prediction, and its improvement by chord steps with the factors of the point."""
-        there = self.system(to)
-        with torch.no_grad():
-            x = here.state
-            tangent = x if here.index == 0 else there.clamp((x + (to - here.at) * self._slope(here, to))[None])[0]
-            improved, f = tangent, there.residual(tangent[None])[0]
-            for _ in range(CHORDS if here.index else 0):
-                trial = self._chord_step(there, here, improved, f)
-                f_trial = there.residual(trial[None])[0]
-                if not f_trial.norm() < 0.5 * f.norm():
-                    break
-                improved, f = trial, f_trial
+        there, x = self.system(to), here.state
+        tangent = x if here.index == 0 else there.clamp((x + (to - here.at) * self._slope(here, to))[None])[0]
+        improved, f = tangent, there.residual(tangent[None])[0]
+        for _ in range(CHORDS if here.index else 0):
+            chord = torch.linalg.lu_solve(*here.factors, f[:, None])[:, 0]
+            trial = there.clamp((improved - chord)[None])[0]
+            f_trial = there.residual(trial[None])[0]
+            if not f_trial.norm() < 0.5 * f.norm():
+                break
+            improved, f = trial, f_trial
         return tangent, improved
 
     def step(self, here: ContinuationPoint, to: float) -> ContinuationPoint | None:
@@ -188,7 +185,7 @@ class PredictorCorrector:
             if new is not None and (not changed or short):
                 if changed:
                     before = here if here.index else replace(here, at=here.last_known[0])
-                    crossings.append(Crossing(before, new))
+                    crossings.append((before, new))
                 points.append(new)
                 here, step, failed = new, step * (1 if failed else 2), False
             elif short:
@@ -196,7 +193,7 @@ class PredictorCorrector:
                 if beyond is not None:
                     points.append(beyond)
                     if beyond.index != known and known != 0:
-                        crossings.append(Crossing(here, beyond))
+                        crossings.append((here, beyond))
                     here, step = beyond, self.tolerance
                 elif min(step, left) > FINEST * self.least and not self._fold_is_near(here, target):
                     step, failed = SHRINK * min(step, left), True
@@ -209,6 +206,11 @@ class PredictorCorrector:
             else:
                 step, failed = max(SHRINK * min(step, left), 0.999 * self.least), True
         return BranchSegment(tuple(points), tuple(crossings), False, here.at + direction * step, stuck=True)
+
+    def arrival(self, start: ContinuationPoint | None, to: float) -> ContinuationPoint | None:
+        """Return the end of the continuation to another parameter, or None if it does not arrive or has no start."""
+        segment = None if start is None else self.advance(start, to)
+        return segment.end if segment is not None and segment.arrived else None
 
     def _approach_fold(self, here: ContinuationPoint, target: float) -> tuple[list[ContinuationPoint], float]:
         """Return points on the way to a near fold, each at a tenth of the last distance, and the step to try next.
@@ -263,16 +265,10 @@ class PredictorCorrector:
         if cached is not None and cached[0] <= 10 * OFFSET * abs(to - point.at):
             return cached[1]
         offset = OFFSET * (to - point.at)
-        with torch.no_grad():
-            x = point.state[None]
-            change = self.system(point.at + offset).residual(x)[0] - self.system(point.at).residual(x)[0]
-            slope = -torch.linalg.lu_solve(*point.factors, change[:, None])[:, 0] / offset
+        x = point.state[None]
+        change = self.system(point.at + offset).residual(x)[0] - self.system(point.at).residual(x)[0]
+        slope = -torch.linalg.lu_solve(*point.factors, change[:, None])[:, 0] / offset
         while len(self._slopes) >= CACHED:
             self._slopes.pop(next(iter(self._slopes)))
         self._slopes[point, to > point.at] = abs(offset), slope
         return slope
-
-    def _chord_step(self, system: Dynamics, point: ContinuationPoint, x: Tensor, f: Tensor) -> Tensor:
-        """Return `x - r_x^-1 f` with the factors of a point, inside the box of a system."""
-        shift = torch.linalg.lu_solve(*point.factors, f[:, None])[:, 0]
-        return system.clamp((x - shift)[None])[0]

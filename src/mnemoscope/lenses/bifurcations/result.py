@@ -53,20 +53,15 @@ class Event:
 class Branch:
     """One fixed point as the parameter changes: its points at the snapshots, and between them where steps were short.
 
-    The points are in the order of the parameter.
+    The points are in the order of the parameter. The fields are those of `BifurcationDiagram`, of this branch alone.
     """
 
     at: Float[Tensor, " points"]
-    """The parameter of each point."""
     states: Float[Tensor, "points size"]
     unstable: Int[Tensor, " points"]
-    """Number of unstable directions; -1 if not counted."""
     index: Int[Tensor, " points"]
-    """Sign det(I - J) for a map, sign det(-J) for a flow; 0 if not known."""
     eigenvalues: Complex[Tensor, "points leading"]
-    """The least stable eigenvalues; NaN if not computed."""
     snapshot: Int[Tensor, " points"]
-    """Number of the snapshot, or -1 between two."""
 
     def __len__(self) -> int:
         return self.at.shape[0]

@@ -37,10 +37,7 @@ class SnapshotSearch:
     def search(self, snapshot: int, predict: Callable[[float], list[Tensor]]) -> FixedPoints:
         """Return all points at a snapshot, or next to it if it lies at a bifurcation, where branches coincide.
 
-        Args:
-            snapshot: its number.
-            predict: returns predicted states for a parameter.
-
+        `predict` returns predicted states for a parameter.
         """
         at = self.parameters[snapshot]
         found = self._search(snapshot, predict(at))

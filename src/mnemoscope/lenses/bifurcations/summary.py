@@ -9,15 +9,7 @@ from mnemoscope.lenses.bifurcations.result import CLOSE, Event
 
 
 def as_event(bifurcation: Bifurcation, size: int, tolerance: float, symmetric: bool) -> Event:
-    """Return the event of a bifurcation.
-
-    Args:
-        bifurcation: branch events that belong together.
-        size: numbers in a state.
-        tolerance: how precisely events are located in the parameter.
-        symmetric: whether the family is odd, F(-x) = -F(x).
-
-    """
+    """Return the event of a bifurcation of states of `size` numbers; a `symmetric` family is odd, F(-x) = -F(x)."""
     low, high = _bracket(bifurcation)
     change = bifurcation.changes[0].kind if bifurcation.changes else "changed stability"
     sentence = f"{_location(low, high, tolerance)} {_description(bifurcation, size, symmetric)}"

@@ -45,11 +45,17 @@ def inverse_and_index(
     inverse = torch.linalg.lu_solve(LU, pivots, torch.eye(size, dtype=G.dtype, device=G.device).expand_as(G))
     rounding = 10 * torch.finfo(G.dtype).eps * size**0.5
     certain = (failed == 0) & (rounding * G.abs().sum(1).amax(1) * inverse.abs().sum(1).amax(1) < 1)
-    swaps = (pivots != torch.arange(1, size + 1, device=G.device)).sum(1)
-    negative = (LU.diagonal(dim1=1, dim2=2) < 0).sum(1) + swaps + size  # signs of U, of the swaps, of -G
     for row in (~torch.isfinite(inverse).all(2).all(1)).nonzero()[:, 0].tolist():
         inverse[row] = torch.linalg.pinv(G[row]) if torch.isfinite(G[row]).all() else torch.zeros_like(G[row])
-    return inverse, torch.where(certain, 1 - 2 * (negative % 2), 0)
+    return inverse, torch.where(certain, index_of_factors(LU, pivots), 0)
+
+
+def index_of_factors(LU: Float[Tensor, "... size size"], pivots: Int[Tensor, "... size"]) -> Int[Tensor, "..."]:
+    """Return the index sign det(-G) from the LU factors of G: the signs of U, of the swaps and of -1."""
+    size = LU.shape[-1]
+    swaps = (pivots != torch.arange(1, size + 1, device=LU.device)).sum(-1)
+    negative = (LU.diagonal(dim1=-2, dim2=-1) < 0).sum(-1) + swaps + size
+    return 1 - 2 * (negative % 2)
 
 
 def no_batched_lu(matrices: Float[Tensor, "... rows columns"]) -> bool:
