@@ -22,9 +22,9 @@ from mnemoscope.lenses import (
 )
 from mnemoscope.lenses.bifurcations import Event
 from mnemoscope.lenses.bifurcations.arclength import continue_by_arclength
-from mnemoscope.lenses.bifurcations.eigenvalues import leading_eigenvalues
 from mnemoscope.lenses.bifurcations.families import increasing_parameters
 from mnemoscope.lenses.bifurcations.predictor_corrector import PredictorCorrector
+from mnemoscope.lenses.fixed_points.stability import leading_eigenvalues
 from mnemoscope.replication.study import Trial
 from mnemoscope.report import render_document
 from mnemoscope.report.bifurcations import bifurcations_section

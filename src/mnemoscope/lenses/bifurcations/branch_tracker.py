@@ -11,9 +11,9 @@ from torch import Tensor
 from mnemoscope.base.progress import Bar
 from mnemoscope.lenses.bifurcations.branches import BranchEnd, BranchPoint, TrackedBranch, matching_state
 from mnemoscope.lenses.bifurcations.continuation_points import BranchSegment, ContinuationPoint
-from mnemoscope.lenses.bifurcations.eigenvalues import DENSE, leading_eigenvalues
 from mnemoscope.lenses.bifurcations.snapshots import SnapshotSearch
 from mnemoscope.lenses.fixed_points.result import Status
+from mnemoscope.lenses.fixed_points.stability import DENSE, leading_eigenvalues
 
 
 class BranchTracker:

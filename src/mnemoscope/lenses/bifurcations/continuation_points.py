@@ -3,28 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
 from mnemoscope.lenses.dynamics import Dynamics
-from mnemoscope.lenses.fixed_points.catalogue import Catalogue
-from mnemoscope.lenses.fixed_points.descent import NEARLY_CONVERGED, Tolerances
-from mnemoscope.lenses.fixed_points.linear_algebra import index_of_factors, magnitude
-from mnemoscope.lenses.fixed_points.newton import Newton
-from mnemoscope.lenses.fixed_points.result import FixedPoints
-from mnemoscope.lenses.fixed_points.solvers import Solver
-
-
-@dataclass(frozen=True)
-class NewtonCorrector(Newton):
-    """Newton's method from a prediction: it needs few steps, and no other solver takes over if it fails."""
-
-    settle: ClassVar[Solver | None] = None
-
-    max_steps: int = 12
+from mnemoscope.lenses.fixed_points.linear_algebra import index_of_factors
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,47 +51,7 @@ class BranchSegment:
         return self.points[-1]
 
 
-def found_point(system: Dynamics, at: float, found: FixedPoints, number: int) -> ContinuationPoint:
-    """Return a point of a search, moved from the CPU to the device of the system."""
-    regular = found.regular is None or bool(found.regular[number])
-    state, jacobian = found.states[number].to(system.device), found.jacobians[number].to(system.device)
-    return _factorised(system, at, state, float(found.q[number]), jacobian, regular)
-
-
-def corrected_point(
-    system: Dynamics, at: float, guess: Float[Tensor, " size"], last_known: tuple[float, int] | None = None
-) -> ContinuationPoint | None:
-    """Return the point to which Newton's method converges from a guess, or None.
-
-    This is a `Descent` from one start, with the same acceptance test but without the parts that many starts need.
-    """
-    solver, catalogue, tolerances = NewtonCorrector(), Catalogue(system), Tolerances.for_dtype(system.dtype)
-    x = system.clamp(guess[None])
-    f = system.residual(x)
-    q, damping = 0.5 * f.square().sum(1), torch.ones_like(f[:, 0])
-    parts = None
-    for count in range(solver.max_steps + 1):
-        if bool(q <= max(NEARLY_CONVERGED, tolerances.fixed) * magnitude(x).square() / system.size):
-            catalogue.add(x, tolerances.fixed)
-        if len(catalogue):
-            state, jacobian = catalogue.states[0], system.jacobian(catalogue.states)[0]
-            q_refined, regular = float(catalogue.q[0]) * system.rate**2, bool(catalogue.index[0])
-            return _factorised(system, at, state, q_refined, jacobian, regular, last_known)
-        if count == solver.max_steps or not bool(torch.isfinite(q)):
-            break
-        parts = solver.linearise(system, x, f) if parts is None else parts
-        x_new = system.clamp(x + solver.step(system, x, f, parts, damping))
-        f_new = system.residual(x_new)
-        q_new = 0.5 * f_new.square().sum(1)
-        if bool(q_new < q):
-            damping = damping * (q_new / q).clamp(0.01, 0.5)
-            x, f, q, parts = x_new, f_new, q_new, None
-        else:
-            damping = (damping * 4).clamp_min(1e-3)
-    return None
-
-
-def _factorised(
+def factorised_point(
     system: Dynamics,
     at: float,
     state: Tensor,

@@ -10,8 +10,8 @@ from scipy.optimize import brentq
 from mnemoscope.lenses.bifurcations.branch_tracker import BranchTracker
 from mnemoscope.lenses.bifurcations.branches import BranchPoint, TrackedBranch
 from mnemoscope.lenses.bifurcations.continuation_points import ContinuationPoint
-from mnemoscope.lenses.bifurcations.eigenvalues import growth, leading_eigenvalues
 from mnemoscope.lenses.bifurcations.events import Bifurcation, BranchEvent
+from mnemoscope.lenses.fixed_points.stability import growth, leading_eigenvalues
 
 REAL = 1e-6
 """Largest imaginary part of an eigenvalue that counts as real."""

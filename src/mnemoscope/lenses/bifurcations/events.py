@@ -84,16 +84,14 @@ def assemble_bifurcations(tracker: BranchTracker, links: Links) -> list[Bifurcat
         name, parts = "unknown", [main]
         for kind in ("appeared", "vanished"):
             near = [event for event in ends if event.kind == kind and _meet(main, event, tolerance)]
-            near.sort(key=lambda event: _distance(main, event))
-            two = near[:2]
+            two = sorted(near, key=lambda event: _distance(main, event))[:2]
             if len(two) == 2 and two[0].point.index == two[1].point.index:
                 name, parts = "pitchfork", [main, *two]
                 break
         if name == "unknown":
             others = [event for event in crossings if _meet(main, event, tolerance)]
-            others.sort(key=lambda event: _distance(main, event))
             if others:
-                name, parts = "transcritical", [main, others[0]]
+                name, parts = "transcritical", [main, min(others, key=lambda event: _distance(main, event))]
         ends = [event for event in ends if event not in parts]
         crossings = [event for event in crossings if event not in parts]
         found.append(Bifurcation(name, unit, tuple(parts), name != "unknown"))

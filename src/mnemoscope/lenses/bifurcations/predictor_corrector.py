@@ -5,22 +5,23 @@ A step predicts along the tangent, corrects by Newton's method, and is shortened
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from mnemoscope.lenses.bifurcations.continuation_points import (
-    BranchSegment,
-    ContinuationPoint,
-    corrected_point,
-    found_point,
-)
+from mnemoscope.base.array_types import Float
+from mnemoscope.lenses.bifurcations.continuation_points import BranchSegment, ContinuationPoint, factorised_point
 from mnemoscope.lenses.bifurcations.families import Family
 from mnemoscope.lenses.bifurcations.folds import FoldModel, fold_model
 from mnemoscope.lenses.dynamics import Dynamics
+from mnemoscope.lenses.fixed_points.catalogue import Catalogue
+from mnemoscope.lenses.fixed_points.descent import NEARLY_CONVERGED, Tolerances
 from mnemoscope.lenses.fixed_points.linear_algebra import magnitude
+from mnemoscope.lenses.fixed_points.newton import Newton
 from mnemoscope.lenses.fixed_points.result import FixedPoints
+from mnemoscope.lenses.fixed_points.solvers import Solver
 
 TRUST = 0.5
 """A step is trusted if the point lies no further from the tangent prediction than this share of the predicted move, and
@@ -56,6 +57,15 @@ CHORDS = 6
 """Chord (simplified Newton) steps with the factors of the old Jacobian, before a new one is formed."""
 
 
+@dataclass(frozen=True)
+class NewtonCorrector(Newton):
+    """Newton's method from a prediction: it needs few steps, and no other solver takes over if it fails."""
+
+    settle: ClassVar[Solver | None] = None
+
+    max_steps: int = 12
+
+
 class PredictorCorrector:
     """Continues points of a family; caches the last few systems, as building one may take long."""
 
@@ -88,14 +98,43 @@ class PredictorCorrector:
         return self._systems[at]
 
     def found_point(self, at: float, found: FixedPoints, number: int) -> ContinuationPoint:
-        """Return a point that a search found at a parameter."""
-        return found_point(self.system(at), at, found, number)
+        """Return a point that a search found at a parameter, moved from the CPU to the device of the system."""
+        system, regular = self.system(at), found.regular is None or bool(found.regular[number])
+        state, jacobian = found.states[number].to(system.device), found.jacobians[number].to(system.device)
+        return factorised_point(system, at, state, float(found.q[number]), jacobian, regular)
 
     def corrected(
-        self, at: float, guess: Tensor, last_known: tuple[float, int] | None = None
+        self, at: float, guess: Float[Tensor, " size"], last_known: tuple[float, int] | None = None
     ) -> ContinuationPoint | None:
-        """Return the point to which Newton's method converges from a guess, or None."""
-        return corrected_point(self.system(at), at, guess, last_known)
+        """Return the point to which Newton's method converges from a guess, or None.
+
+        This is a `Descent` from one start, with the same acceptance test but without the parts that many starts need.
+        """
+        system = self.system(at)
+        solver, catalogue, tolerances = NewtonCorrector(), Catalogue(system), Tolerances.for_dtype(system.dtype)
+        x = system.clamp(guess[None])
+        f = system.residual(x)
+        q, damping = 0.5 * f.square().sum(1), torch.ones_like(f[:, 0])
+        parts = None
+        for count in range(solver.max_steps + 1):
+            if bool(q <= max(NEARLY_CONVERGED, tolerances.fixed) * magnitude(x).square() / system.size):
+                catalogue.add(x, tolerances.fixed)
+            if len(catalogue):
+                state, jacobian = catalogue.states[0], system.jacobian(catalogue.states)[0]
+                q_refined, regular = float(catalogue.q[0]) * system.rate**2, bool(catalogue.index[0])
+                return factorised_point(system, at, state, q_refined, jacobian, regular, last_known)
+            if count == solver.max_steps or not bool(torch.isfinite(q)):
+                break
+            parts = solver.linearise(system, x, f) if parts is None else parts
+            x_new = system.clamp(x + solver.step(system, x, f, parts, damping))
+            f_new = system.residual(x_new)
+            q_new = 0.5 * f_new.square().sum(1)
+            if bool(q_new < q):
+                damping = damping * (q_new / q).clamp(0.01, 0.5)
+                x, f, q, parts = x_new, f_new, q_new, None
+            else:
+                damping = (damping * 4).clamp_min(1e-3)
+        return None
 
     def predict(self, here: ContinuationPoint, to: float) -> tuple[Tensor, Tensor]:
         """Return the tangent prediction, and its improvement by chord steps with the factors of the point."""

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from mnemoscope.base.array_types import Bool, Complex, Float, Int
 from mnemoscope.lenses.fixed_points.linear_algebra import inverse_and_index
-from mnemoscope.lenses.fixed_points.stability import ARNOLDI, Boundary, unstable_directions
+from mnemoscope.lenses.fixed_points.stability import ARNOLDI, growth, unstable_directions
 from mnemoscope.lenses.result import Result
 
 if TYPE_CHECKING:
@@ -28,24 +28,20 @@ MARGIN = 1e-5
 class Status(IntEnum):
     """Outcome of a start. Only FIXED starts contribute fixed points; every start is reported."""
 
-    FIXED = 0
-    SLOW = 1
-    STALLED = 2
-    UNFINISHED = 3
-    OUTSIDE = 4
-    DIVERGED = 5
+    FIXED = 0, "reached a fixed point"
+    SLOW = 1, "ended at a slow point"
+    STALLED = 2, "stalled at a local minimum of q that is not slow"
+    UNFINISHED = 3, "ran out of steps or made no progress"
+    OUTSIDE = 4, "stopped at the edge of the box on the way out"
+    DIVERGED = 5, "diverged"
 
-    @property
-    def description(self) -> str:
-        """The outcome, as the end of a sentence about starts."""
-        return {
-            Status.FIXED: "reached a fixed point",
-            Status.SLOW: "ended at a slow point",
-            Status.STALLED: "stalled at a local minimum of q that is not slow",
-            Status.UNFINISHED: "ran out of steps or made no progress",
-            Status.OUTSIDE: "stopped at the edge of the box on the way out",
-            Status.DIVERGED: "diverged",
-        }[self]
+    description: str
+    """The outcome, as the end of a sentence about starts."""
+
+    def __new__(cls, value: int, description: str) -> Status:
+        status = int.__new__(cls, value)
+        status._value_, status.description = value, description
+        return status
 
 
 @dataclass(frozen=True)
@@ -169,12 +165,11 @@ class FixedPoints(Result):
         if self.states.shape[1] < ARNOLDI or "eigenvalues" in self.__dict__:
             return (self.growth > margin).sum(1), (self.growth.abs() <= margin).sum(1)
         counts: list[tuple[int, int]] = []
-        boundary = Boundary(self.continuous, margin)
         for J, index in zip(self.jacobians.cpu().numpy(), self.index.tolist(), strict=True):
-            unstable, marginal = unstable_directions(J, boundary, index), 0
+            unstable, marginal = unstable_directions(J, self.continuous, margin, index), 0
             if unstable is None:
-                growth = boundary.growth(np.linalg.eigvals(J))
-                unstable, marginal = int((growth > margin).sum()), int((np.abs(growth) <= margin).sum())
+                rates = growth(np.linalg.eigvals(J), self.continuous)
+                unstable, marginal = int((rates > margin).sum()), int((np.abs(rates) <= margin).sum())
             counts.append((unstable, marginal))
         both = torch.tensor(counts, dtype=torch.int64).reshape(-1, 2)
         return both[:, 0], both[:, 1]

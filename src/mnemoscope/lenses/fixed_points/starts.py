@@ -63,7 +63,14 @@ class FromTrajectories:
         inputs = self.inputs.to(dynamics.input)
         with torch.no_grad():
             states = run_with_cache(dynamics.cell, inputs)[1].flat().flatten(0, 1)
-        return advance(dynamics, _sample(states, self.number, self.noise, generator), self.rest)
+        rows = torch.randint(0, states.shape[0], (self.number,), generator=generator)
+        if self.number <= states.shape[0]:
+            rows = torch.randperm(states.shape[0], generator=generator)[: self.number]
+        sample = states[rows.to(states.device)]
+        if self.noise:
+            drawn = torch.randn(sample.shape, generator=generator, dtype=sample.dtype)
+            sample = sample + self.noise * drawn.to(sample.device)
+        return advance(dynamics, sample, self.rest)
 
 
 @dataclass(frozen=True)
@@ -280,17 +287,6 @@ def _relaxed_states(dynamics: Dynamics, number: int, generator: Generator) -> Te
     far = states.norm(dim=1) > 1e3 * (1 + initial.norm(dim=1))
     lost = ~torch.isfinite(states).all(1) | (far & ~resting)
     return torch.where(lost[:, None], initial, states)
-
-
-def _sample(states: Tensor, number: int, noise: float, generator: Generator) -> Tensor:
-    rows = torch.randint(0, states.shape[0], (number,), generator=generator)
-    if number <= states.shape[0]:
-        rows = torch.randperm(states.shape[0], generator=generator)[:number]
-    sample = states[rows.to(states.device)]
-    if noise:
-        drawn = torch.randn(sample.shape, generator=generator, dtype=sample.dtype)
-        sample = sample + noise * drawn.to(sample.device)
-    return sample
 
 
 def advance(dynamics: Dynamics, states: Float[Tensor, "starts size"], steps: int) -> Float[Tensor, "starts size"]:
