@@ -13,9 +13,9 @@ from mnemoscope.cells import LSTM, Cell, Elman
 from mnemoscope.lenses.attractors import Kind, manifolds
 from mnemoscope.lenses.attractors.composition import IteratedMap, RungeKuttaStep
 from mnemoscope.lenses.attractors.invariant_sets import VisitedSets
+from mnemoscope.lenses.attractors.lyapunov import TangentMap
 from mnemoscope.lenses.attractors.lyapunov_result import kaplan_yorke
 from mnemoscope.lenses.attractors.simulation import simulate
-from mnemoscope.lenses.attractors.tangent_map import TangentMap
 from tests.slow import SLOW, after, representatives
 
 BRIEFLY = {"transient": 300, "steps": 300, "patience": 0}

@@ -25,8 +25,7 @@ def classify_aperiodic(classification: Classification) -> None:
     """Classify all remaining starts."""
     trajectories = classification.trajectories
     transient = [row for row in classification.remaining if not trajectories.stationary[row]]
-    if transient:
-        classification.mark_undecided(transient, "the transient has not ended")
+    classification.mark_undecided(transient, "the transient has not ended")
     if not classification.remaining:
         return
     most = max(8, int(WORK / (classification.system.size**2 * classification.count)))

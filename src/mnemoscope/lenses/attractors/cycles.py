@@ -55,15 +55,12 @@ def find_cycles(
 
     Args:
         dynamics: a map, at its constant input.
-        periods: the number of steps k, or several.
+        periods: the number of steps k, or several; the result includes cycles of their divisors.
         starts: as in `find_fixed_points`.
         solver: as in `find_fixed_points`.
         merge_distance: root-mean-square distance below which two converged states are the same.
         seed: seed of the strategies that draw at random.
         progress: show a progress bar for each period.
-
-    Returns:
-        Each cycle once, including those of the divisors of the requested periods.
 
     >>> import mnemoscope as ms
     >>> swap = ms.Dynamics(ms.adapt(lambda x, h: torch.tanh(2 * h.flip(1)), state_size=2, bounds=(-1, 1)))

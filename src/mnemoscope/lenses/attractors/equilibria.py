@@ -52,12 +52,9 @@ def classify_equilibria(classification: Classification) -> None:
             unstable.append(row)
     for point, starts in stable.items():
         _add_point(classification, fp, point, starts, eigenvalues[point])
-    if marginal:
-        _add_marginal(classification, fp, marginal, eigenvalues)
-    if unstable:
-        classification.mark_undecided(
-            unstable, "it rests at an unstable fixed point, and any perturbation would move it away"
-        )
+    _add_marginal(classification, fp, marginal, eigenvalues)
+    reason = "it rests at an unstable fixed point, and any perturbation would move it away"
+    classification.mark_undecided(unstable, reason)
 
 
 def classify_slow(classification: Classification) -> None:
@@ -67,8 +64,7 @@ def classify_slow(classification: Classification) -> None:
     slow = (trajectories.last_step <= SLOW * trajectories.speed) & directed
     rows = [row for row in classification.remaining if slow[row]]
     faster = [row for row in rows if float(trajectories.last_step[row]) > 1.05 * float(trajectories.entry_step[row])]
-    if faster:
-        classification.mark_undecided(faster, "it is speeding up after a slow passage, and has not arrived")
+    classification.mark_undecided(faster, "it is speeding up after a slow passage, and has not arrived")
     classification.add(Kind.SLOW, [row for row in rows if row not in faster])
 
 

@@ -166,9 +166,7 @@ def _draw_multipliers(axes: Any, cycles: Cycles, order: list[int], colours: Mapp
         number = cycles.kind.count(kind)
         axes.scatter([], [], s=22, color=colours[_colour_key(kind)], label=f"{kind} ({number})")
     axes.set_aspect("equal", adjustable="box")
-    axes.set(xlim=(-reach, reach), ylim=(-reach, reach))
-    axes.set_xlabel("Re μ")
-    axes.set_ylabel("Im μ")
+    axes.set(xlim=(-reach, reach), ylim=(-reach, reach), xlabel="Re μ", ylabel="Im μ")
     axes.set_title("Multipliers, modulus per step; stable inside")
     if len(cycles):
         axes.legend(frameon=False, loc="upper right")

@@ -50,11 +50,11 @@ def connected_groups(
     apart = torch.where(once, torch.cdist(points, points).cpu(), torch.inf)
 
     def connect(first: Tensor, second: Tensor) -> bool:
-        likely = _path_closes(system, points[first], points[second], steps).cpu()
+        likely = _gaps_close(system, points[first], points[second], steps, both_sides=False)
         apart[first[~likely], second[~likely]] = torch.inf  # decided
         first, second = _spanning_forest(first[likely], second[likely], group)
         apart[first, second] = torch.inf
-        certain = _all_gaps_close(system, points[first], points[second], steps)
+        certain = _gaps_close(system, points[first], points[second], steps, both_sides=True)
         for a, b in zip(first[certain].tolist(), second[certain].tolist(), strict=True):
             group[group == group[b]] = group[a].clone()
         return bool(certain.any())
@@ -116,45 +116,30 @@ def _spanning_forest(first: Tensor, second: Tensor, group: Int[Tensor, " points"
     return first[kept], second[kept]
 
 
-def _path_closes(
-    system: Dynamics, low: Float[Tensor, "pairs size"], high: Float[Tensor, "pairs size"], steps: int
+def _gaps_close(
+    system: Dynamics, low: Float[Tensor, "pairs size"], high: Float[Tensor, "pairs size"], steps: int, both_sides: bool
 ) -> Bool[Tensor, " pairs"]:
-    """Return whether the wider gap next to each new point in between closes, again and again.
+    """Return whether the gaps next to each new point in between close, again and again.
 
-    Only failure is certain: a gap between two lines may lie on the side that was not examined.
+    If not `both_sides`, only the wider gap next to each new point is examined, where a point may be missing. Then only
+    failure is certain: a gap between two lines may lie on the other side.
     """
-    low, high = low.clone(), high.clone()
-    gaps = (low - high).norm(dim=1)
-    closed = CLOSED * gaps
-    for _ in range(HALVINGS):
-        wide = (gaps > closed).nonzero()[:, 0]
-        if not len(wide):
-            break
-        a, b = low[wide], high[wide]
-        middle = _settled(system, a + FRACTION * (b - a), STILL * gaps[wide], steps)
-        to_low, to_high = (middle - a).norm(dim=1), (middle - b).norm(dim=1)
-        lower = (to_low > to_high)[:, None]  # continue in the wider of both gaps, where a point may be missing
-        low[wide], high[wide] = torch.where(lower, a, middle), torch.where(lower, middle, b)
-        gaps[wide] = torch.maximum(to_low, to_high)
-    return gaps <= closed  # False if a state left to infinity or became NaN
-
-
-def _all_gaps_close(
-    system: Dynamics, low: Float[Tensor, "pairs size"], high: Float[Tensor, "pairs size"], steps: int
-) -> Bool[Tensor, " pairs"]:
-    """Return whether all gaps close, on both sides of every point found in between."""
     pair, count = torch.arange(len(low), device=low.device), len(low)
     closed, filled = CLOSED * (low - high).norm(dim=1), torch.ones(count, dtype=torch.bool, device=low.device)
     for _ in range(HALVINGS):
         gaps = (low - high).norm(dim=1)
-        wide = ~(gaps <= closed[pair])  # True for NaN
+        wide = ~(gaps <= closed[pair])  # True if a state left to infinity or became NaN
         filled[pair[wide].bincount(minlength=count) > MAX_GAPS] = False
         wide &= filled[pair]
         low, high, pair = low[wide], high[wide], pair[wide]
         if not len(pair):
             break
         middle = _settled(system, low + FRACTION * (high - low), STILL * gaps[wide], steps)
-        low, high, pair = torch.cat([low, middle]), torch.cat([middle, high]), torch.cat([pair, pair])
+        if both_sides:
+            low, high, pair = torch.cat([low, middle]), torch.cat([middle, high]), torch.cat([pair, pair])
+        else:
+            lower = ((middle - low).norm(dim=1) > (middle - high).norm(dim=1))[:, None]
+            low, high = torch.where(lower, low, middle), torch.where(lower, middle, high)
     still_open = ~((low - high).norm(dim=1) <= closed[pair])
     filled[pair[still_open]] = False
     return filled.cpu()

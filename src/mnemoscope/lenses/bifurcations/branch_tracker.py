@@ -33,11 +33,7 @@ class BranchTracker:
         """Track the points over all snapshots."""
         found = self.snapshots.search(0, lambda to: [])
         for number in range(len(found)):
-            point = self.continuation.found_point(self.parameters[0], found, number)
-            if self._is_degenerate(point):
-                continue
-            self._active[len(self.branches)] = point
-            self.branches.append(TrackedBranch([self.branch_point(point, 0)]))
+            self._add_appeared(self.continuation.found_point(self.parameters[0], found, number), 0)
         for snapshot in Bar(range(1, len(self.parameters)), desc="snapshots", disable=not self.progress):
             self._continue_to(snapshot)
 
@@ -131,11 +127,9 @@ class BranchTracker:
 
     def _is_same(self, here: ContinuationPoint, tangent: Tensor, new: ContinuationPoint) -> bool:
         """Return whether a point that the search reached from a prediction is trusted to continue the old one."""
-        continuation = self.continuation
         if new.index * here.last_known[1] < 0 or here.index == 0:
             return False
-        within_reach = continuation.within_reach(here, tangent)
-        return within_reach and continuation.trusts(here, tangent, new) and continuation.is_smooth(here, new)
+        return self.continuation.within_reach(here, tangent) and self.continuation.trusts(here, tangent, new)
 
     def _predict(self, here: ContinuationPoint, to: float) -> tuple[Tensor, Tensor]:
         """Return the tangent prediction and a start for the search."""
@@ -153,15 +147,13 @@ class BranchTracker:
             return
         branch = TrackedBranch([self.branch_point(point, snapshot)])
         older = self.continue_branch(branch, point, snapshot - 1, -1)
-        if older is None:
-            self._active[len(self.branches)] = point
-            self.branches.append(branch)
-        elif self.join(older, branch, snapshot - 1):
+        if older is not None and self.join(older, branch, snapshot - 1):
             self._active[self.branches.index(older)] = point
-        else:
-            self._active[len(self.branches)] = point
+            return
+        if older is not None:
             self._record_collision(branch, len(self.branches), self.branches.index(older), snapshot, -1)
-            self.branches.append(branch)
+        self._active[len(self.branches)] = point
+        self.branches.append(branch)
 
     def _record(self, branch: TrackedBranch, segment: BranchSegment, direction: int) -> None:
         """Record a segment in its branch; if it arrived, the caller adds its last point."""

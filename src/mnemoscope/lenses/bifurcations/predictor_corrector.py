@@ -156,7 +156,7 @@ class PredictorCorrector:
         if not self.within_reach(here, tangent):
             return None
         new = self.corrected(to, start, here.last_known)
-        return new if new is not None and self.trusts(here, tangent, new) and self.is_smooth(here, new) else None
+        return new if new is not None and self.trusts(here, tangent, new) else None
 
     def within_reach(self, here: ContinuationPoint, guess: Tensor) -> bool:
         """Return whether a prediction is near enough to be useful."""
@@ -164,7 +164,7 @@ class PredictorCorrector:
         return bool(torch.isfinite(moved)) and float(moved) <= REACH * float(magnitude(here.state[None]))
 
     def trusts(self, here: ContinuationPoint, tangent: Tensor, new: ContinuationPoint) -> bool:
-        """Return whether the tangents at the old and the new point lead from each to the other."""
+        """Return whether the tangents at the old and the new point lead from each to the other, on a smooth branch."""
         moved = float((tangent - here.state).norm())
         size = float(magnitude(here.state[None]))
         allowed = max(TRUST * moved, STILL * size)
@@ -175,15 +175,15 @@ class PredictorCorrector:
         if new.index == 0:
             return True
         back = new.state + (here.at - new.at) * self._slope(new, here.at)
-        return float((back - here.state).norm()) <= allowed
+        return float((back - here.state).norm()) <= allowed and self._is_smooth(here, new)
 
-    def is_smooth(self, here: ContinuationPoint, new: ContinuationPoint) -> bool:
+    def _is_smooth(self, here: ContinuationPoint, new: ContinuationPoint) -> bool:
         """Return whether the slopes at both ends of a step belong to one smooth branch.
 
         The residuals of a step alone do not show it: the step may lead to another branch that crosses this one midway,
         or over a gap without any point.
         """
-        if here.index == 0 or new.index == 0:  # the slope is unknown there; steps to and from such points are short
+        if here.index == 0:  # the slope is unknown there; steps from such points are short
             return True
         width = new.at - here.at
         left, right = self._slope(here, new.at), self._slope(new, here.at)

@@ -52,9 +52,6 @@ def find_fixed_points(
         seed: seed of the strategies that draw at random.
         progress: show a progress bar.
 
-    Returns:
-        The fixed points, with the slow points and the outcome of every start.
-
     >>> import mnemoscope as ms
     >>> rotate_and_shrink = torch.tensor([[0.0, -0.9], [0.9, 0.0]], dtype=torch.float64)
     >>> fp = find_fixed_points(Dynamics(ms.adapt(lambda x, h: h @ rotate_and_shrink.T, state_size=2)))

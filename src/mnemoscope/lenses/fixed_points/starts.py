@@ -281,8 +281,7 @@ def _relaxed_states(dynamics: Dynamics, number: int, generator: Generator) -> Te
     with torch.no_grad():
         for step in range(RELAXATION_STEPS):
             states = torch.where(duration > step, dynamics(states), states)
-    # Without a box, some states may run far away: use their initial states instead, unless they came to rest there.
-    with torch.no_grad():
+        # Without a box, some states may run far away: use their initial states instead, unless they came to rest there.
         resting = dynamics.residual(states).norm(dim=1) <= 1e-6 * states.norm(dim=1)
     far = states.norm(dim=1) > 1e3 * (1 + initial.norm(dim=1))
     lost = ~torch.isfinite(states).all(1) | (far & ~resting)
