@@ -71,10 +71,7 @@ class Classification:
     def add(
         self, kind: Kind, rows: list[int], state: Tensor | None = None, growth: Tensor | None = None, **properties: Any
     ) -> None:
-        """Add an attractor of these starts; its state is the last state of the first start unless given.
-
-        `growth` holds exponents that are known exactly, from eigenvalues.
-        """
+        """Add an attractor; its state is by default the last one of its first start. `growth`: exact exponents."""
         if growth is not None:
             exponents = growth[: self.count].tolist()
             properties |= {"exponents": [exponents], "errors": [[0.0] * len(exponents)]}

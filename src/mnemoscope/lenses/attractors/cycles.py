@@ -100,9 +100,7 @@ def find_cycles(
 def nearest(
     states: Float[Tensor, "some size"], others: Float[Tensor, "others size"], distance: float
 ) -> tuple[Int[Tensor, " some"], Bool[Tensor, " some"]]:
-    """Return the nearest other state to each state, and whether it is within `distance` (rms, relative to states
-    larger than 1).
-    """
+    """Return the nearest other state to each state, and whether it is within `distance` (rms, relative if above 1)."""
     if not len(others):
         return torch.zeros(len(states), dtype=torch.int64), torch.zeros(len(states), dtype=torch.bool)
     apart = torch.cdist(states, others, compute_mode="donot_use_mm_for_euclid_dist")  # exact for near points

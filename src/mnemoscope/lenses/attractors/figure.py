@@ -37,10 +37,7 @@ COLOUR_KEYS = {
 
 
 def draw_cycles(cycles: Cycles, colours: Mapping[str, str] = LIGHT, *, font_size: float = 9) -> Figure:
-    """Draw orbits in the first two coordinates of the state space, and Floquet multipliers with the unit circle.
-
-    A state of one number is drawn against the next state.
-    """
+    """Draw orbits in the first two coordinates of the state space, and Floquet multipliers with the unit circle."""
     figure = new_figure(10, 4.6)
     left, right = figure.subplots(1, 2)
     order = sorted(range(len(cycles)), key=lambda cycle: (cycles.kind[cycle] != "stable", int(cycles.periods[cycle])))

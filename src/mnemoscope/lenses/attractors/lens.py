@@ -146,10 +146,7 @@ def _result(classification: Classification) -> Attractors:
 def _paths(
     classification: Classification, found: list[FoundAttractor]
 ) -> tuple[Float[Tensor, "attractors time dims"], tuple[str, ...]]:
-    """Return the projected path from a state of each attractor, and the axis labels.
-
-    A path that diverges stays at its last finite state.
-    """
+    """Return the projected path from a state of each attractor, up to its last finite state, and the axis labels."""
     x, trajectories = torch.stack([attractor.state for attractor in found]), classification.trajectories
     limit = x.new_full((len(x),), torch.inf)
     largest = max(

@@ -137,10 +137,7 @@ class TangentMap:
         return new, torch.func.vmap(lambda v: push(v)[0], in_dims=2, out_dims=2)(vectors)
 
     def _jacobian_by_copies(self, states: Tensor, inputs: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Return F(x) and F'(x) from one backward pass: copy i of a state gives row i.
-
-        This is faster than vmap for a small state.
-        """
+        """Return F(x) and F'(x) from one backward pass, where copy i gives row i: faster than vmap if small."""
         size = self.dynamics.size
         with torch.enable_grad():
             copies = states.detach().repeat_interleave(size, 0).requires_grad_()

@@ -128,10 +128,7 @@ class LyapunovSpectrum(Result):
 
 
 def kaplan_yorke(exponents: Float[Tensor, " count"], size: int) -> float:
-    """Return the Kaplan-Yorke dimension for exponents in descending order and a state of `size` numbers.
-
-    NaN if it takes more exponents than are given.
-    """
+    """Return the Kaplan-Yorke dimension of descending exponents, of `size` in all; NaN if it takes more than given."""
     values = exponents.tolist()
     if not values or values[0] != values[0]:
         return float("nan")

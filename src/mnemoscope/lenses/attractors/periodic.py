@@ -36,10 +36,7 @@ def classify_cycles(classification: Classification) -> None:
 
 
 def _located(classification: Classification, row: int, k: int) -> tuple[Tensor, Tensor] | None:
-    """Return a state of the cycle that a start approaches, and the growth of each mode over one period.
-
-    Return None if no such cycle attracts, and the start does not follow one exactly.
-    """
+    """Return a state of the cycle that a start approaches or follows, and the growth of its modes per period."""
     trajectories = classification.trajectories
     last, spread = trajectories.states[row : row + 1], float(trajectories.spread[row])
     k_fold = iterated_map(classification.system, k)

@@ -20,7 +20,7 @@ MAX_SENTENCES = 8
 
 
 class Kind(IntEnum):
-    """Kinds of long-term behaviour, each with its name in words."""
+    """Kinds of long-term behaviour, each with its English name."""
 
     POINT = 0, "point attractor"
     CONTINUOUS = 1, "continuous attractor"
@@ -110,10 +110,7 @@ class Attractors(Result):
 
     @property
     def time_constants(self) -> Float[Tensor, " attractors"]:
-        """Time in which a small perturbation off the attractor decays by a factor e, in the slowest direction.
-
-        NaN if it does not decay, or if this is unknown.
-        """
+        """Time in which a perturbation decays by a factor e in the slowest direction; NaN if not, or if unknown."""
         slowest = []
         for kind, values, dimension in zip(self.kind, self.exponents.tolist(), self.dimensions.tolist(), strict=True):
             attracts = kind <= Kind.TORUS

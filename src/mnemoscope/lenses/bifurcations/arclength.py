@@ -31,12 +31,8 @@ def continue_by_arclength(
 
     At a fold the branch turns: it returns to the same parameter at another state, the partner of the fold. If it only
     bends, it continues to parameters beyond. Steps follow the curve of (state, parameter), with the parameter scaled
-    such that both move alike at first.
-
-    Returns:
-        The point at the parameter of `here` or `BEYOND` tolerances further; None if the curve is lost, leaves the
-        `limits` of the parameter or returns to its beginning.
-
+    such that both move alike at first. Return the point at the parameter of `here` or `BEYOND` tolerances further, or
+    None if the curve is lost, leaves the `limits` of the parameter or returns to its beginning.
     """
     if here.index == 0:
         return None

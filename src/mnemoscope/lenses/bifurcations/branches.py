@@ -50,12 +50,12 @@ class TrackedBranch:
 
     points: list[BranchPoint] = field(default_factory=list)
     ends: dict[int, BranchEnd] = field(default_factory=dict)
-    """The birth (-1) and the death (1), by their direction in the parameter; absent where the branch goes on."""
+    """The birth (-1) and the death (1), by their direction in the parameter; absent where the branch continues."""
     crossings: list[tuple[BranchPoint, BranchPoint]] = field(default_factory=list)
     """Points before and after each crossing of +1."""
 
     def replace_end(self, direction: int, other: TrackedBranch) -> None:
-        """End as another branch does in a direction, or go on if the other does."""
+        """End as another branch does in a direction, or continue if the other does."""
         self.ends.pop(direction, None)
         if direction in other.ends:
             self.ends[direction] = other.ends[direction]

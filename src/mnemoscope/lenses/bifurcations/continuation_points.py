@@ -73,10 +73,7 @@ def factorised_point(
 
 
 def smallest_singular_triplet(point: ContinuationPoint) -> tuple[Tensor, Tensor, float]:
-    """Return unit vectors w, v and the least singular value s of the residual's Jacobian: `G v = s w`.
-
-    They come from inverse iteration with the factors of the point.
-    """
+    """Return w, v, s of the least singular value of the residual's Jacobian, `G v = s w`, by inverse iteration."""
     LU, pivots = point.factors
     v = torch.ones_like(point.state) + 0.1 * torch.arange(len(point.state)).to(point.state).cos()
     s, w = 0.0, v

@@ -148,10 +148,7 @@ def _add_branch(tracker: BranchTracker, point: ContinuationPoint) -> TrackedBran
 def _extend_branch(
     tracker: BranchTracker, branch: TrackedBranch, point: ContinuationPoint, direction: int
 ) -> TrackedBranch | None:
-    """Extend a branch that seemed to end by a point beyond its end.
-
-    Return the branch that was absorbed, or None if another branch passes through the point.
-    """
+    """Extend a branch by a point beyond its end; return the absorbed branch, or None if another one passes there."""
     extension = _branch_through(tracker, point)
     if extension is None:
         extension = TrackedBranch([tracker.branch_point(point, count=True)])

@@ -163,9 +163,7 @@ class BifurcationDiagram(Result):
 
     @cached_property
     def kind(self) -> list[str]:
-        """Kind of each point, a key of `PALETTE`: stable, saddle-1, -2, -3 (or more), unstable, marginal; "" if not
-        counted.
-        """
+        """Kind of each point: stable, saddle-1, saddle-2, saddle-3 (or more), unstable, marginal; "" if not counted."""
         size = self.states.shape[1]
         growth = self.eigenvalues.real if self.continuous else self.eigenvalues.abs().log()
         marginal = (growth.abs() <= MARGIN * self.rate).any(1).tolist()

@@ -35,10 +35,7 @@ class SnapshotSearch:
     notes: list[str] = field(default_factory=list)
 
     def search(self, snapshot: int, predict: Callable[[float], list[Tensor]]) -> FixedPoints:
-        """Return all points at a snapshot, or next to it if it lies at a bifurcation, where branches coincide.
-
-        `predict` returns predicted states for a parameter.
-        """
+        """Return all points at a snapshot, or next to it at a bifurcation; `predict` returns states to start from."""
         at = self.parameters[snapshot]
         found = self._search(snapshot, predict(at))
         if found.regular is not None and not bool(found.regular.all()):

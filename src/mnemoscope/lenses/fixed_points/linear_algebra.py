@@ -33,10 +33,7 @@ def solve(A: Float[Tensor, "batch size size"], b: Float[Tensor, "batch size"]) -
 def inverse_and_index(
     G: Float[Tensor, "batch size size"],
 ) -> tuple[Float[Tensor, "batch size size"], Int[Tensor, " batch"]]:
-    """Return the (pseudo-)inverse and the index sign det(-G) of each residual Jacobian G.
-
-    The index is 0 where rounding could change the sign.
-    """
+    """Return the (pseudo-)inverse and the index sign det(-G) of each G; the index is 0 where rounding may change it."""
     if len(G) > 1 and no_batched_lu(G):
         inverses, indices = zip(*(inverse_and_index(matrix[None]) for matrix in G), strict=True)
         return torch.cat(inverses), torch.cat(indices)

@@ -41,10 +41,7 @@ class GaussNewtonCG(Solver):
 
 @dataclass(frozen=True)
 class NewtonKrylov(Solver):
-    """`Newton` with `J p = -f` solved by GMRES, to a relative accuracy that tightens as f falls.
-
-    The default for the largest states.
-    """
+    """`Newton` for the largest states: GMRES solves `J p = -f` to a relative accuracy that tightens as f falls."""
 
     settle: ClassVar[Solver | None] = GaussNewtonCG()
 

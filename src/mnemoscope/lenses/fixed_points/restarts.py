@@ -52,10 +52,7 @@ class Restarts:
         return self.dynamics.size >= EXPENSIVE
 
     def next_wave(self, catalogue: Catalogue, missing: bool, idle: int) -> Float[Tensor, "starts size"]:
-        """Return the starts of the next wave, after `idle` waves in a row that found nothing new.
-
-        With `missing`, the index sum shows that points are missing.
-        """
+        """Return the next starts, after `idle` fruitless waves; `missing`: the index sum shows missing points."""
         index = catalogue.index.tolist()
         between = self.strategy.combine(catalogue.states, index, self.tried, self.generator, nearest=self.expensive)
         parts = [self.mirror_images(catalogue), between]
@@ -123,10 +120,7 @@ class Restarts:
         return OFFSET * noise * (magnitude(states) / self.dynamics.size**0.5)[:, None]
 
     def connecting_lines(self, catalogue: Catalogue) -> Float[Tensor, "starts size"]:
-        """Return random states on lines between points of opposite index, such as attractors and saddles.
-
-        The map takes the first steps from there itself, as a step of the solver is expensive.
-        """
+        """Return states a few steps after random ones on lines between points of opposite index."""
         even, odd = (catalogue.states[catalogue.index == sign] for sign in (1, -1))
         if not len(even) or not len(odd):
             return even[:0]

@@ -236,8 +236,8 @@ class Adaptive:
     ) -> Float[Tensor, "starts size"]:
         """Return starts between pairs of roots, and mixtures of several roots when the pairs are used up.
 
-        The pairs used so far are `tried`, which the method extends. With `nearest`, close pairs come first instead of
-        older ones, which pays where a start is expensive.
+        The method adds the pairs it uses to `tried`. With `nearest`, close pairs come first instead of older ones: that
+        pays where a start is expensive.
         """
         # isolated points first; a line of points would make an endless list
         members = sorted(range(len(roots)), key=lambda root: index[root] == 0)[:MOST_PAIRED]
@@ -321,10 +321,7 @@ def draw_starts(dynamics: Dynamics, starts: int | State | StartStrategy, generat
 
 
 def as_starts(dynamics: Dynamics, starts: State | StartStrategy, generator: Generator) -> Float[Tensor, "starts size"]:
-    """Return the states of a strategy, or given ones, flat or in the form of the cell, as a new flat tensor.
-
-    Raise if they cannot be used.
-    """
+    """Return the states of a strategy, or given ones, flat or in the form of the cell, as a checked flat tensor."""
     if isinstance(starts, StartStrategy):
         starts = starts.draw(dynamics, generator)
     if isinstance(starts, str):
