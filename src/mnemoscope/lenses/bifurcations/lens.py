@@ -73,6 +73,8 @@ def track_fixed_points(
     parameters = increasing_parameters(at)
     check_whole(1, eigenvalues=eigenvalues)
     check_whole(0, seed=seed)
+    if tolerance is not None and not isinstance(tolerance, int | float):
+        raise TypeError(f"tolerance must be a number in units of the parameter, or None, but is {tolerance!r}.")
     tolerance = _checked_tolerance(tolerance, parameters)
     if count_at is not None and not isinstance(count_at, Sequence):
         raise TypeError(f"count_at must be a list of snapshots, or None for all, but is {count_at!r}.")
@@ -97,8 +99,6 @@ def track_fixed_points(
 
 def _checked_tolerance(tolerance: float | None, parameters: tuple[float, ...]) -> float:
     """Return the tolerance or its default; raise unless it fits the parameters."""
-    if tolerance is not None and not isinstance(tolerance, int | float):
-        raise TypeError(f"tolerance must be a number in units of the parameter, or None, but is {tolerance!r}.")
     span = parameters[-1] - parameters[0]
     tolerance = TOLERANCE * span if tolerance is None else float(tolerance)
     if not (isfinite(tolerance) and 0 < tolerance < span):
