@@ -94,7 +94,7 @@ def find_cycles(
         if missed:
             roots[k] = search(k_folds[k], torch.cat([states, *missed]))
     families = {k: family_periods(dynamics, k_folds[k], k, roots[k]) for k in wanted}
-    return _result(dynamics, collection, roots, search, families)
+    return _result(collection, roots, search, families)
 
 
 def nearest(
@@ -164,13 +164,9 @@ def _search_with_shifts(
 
 
 def _result(
-    dynamics: Dynamics,
-    collection: _OrbitCollection,
-    roots: dict[int, FixedPoints],
-    search: Search,
-    families: dict[int, set[int]],
+    collection: _OrbitCollection, roots: dict[int, FixedPoints], search: Search, families: dict[int, set[int]]
 ) -> Cycles:
-    orbits = sorted(collection.orbits, key=len)
+    dynamics, orbits = collection.dynamics, sorted(collection.orbits, key=len)
     kept: list[Tensor] = []
     parts = [next(iter(roots.values()))[[]]]  # no point, so that there is something to join even without a cycle
     for period in sorted({len(orbit) for orbit in orbits}):
