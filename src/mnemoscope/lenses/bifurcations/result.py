@@ -134,9 +134,8 @@ class BifurcationDiagram(Result):
             json.loads(flags[name]) if isinstance(flags[name], str) else flags[name] for name in ("events", "notes")
         )
         diagram = super().unpack(tensors, {**flags, "events": [], "notes": notes})
-        return replace(
-            diagram, events=tuple(Event(**{**event, "branches": tuple(event["branches"])}) for event in events)
-        )
+        restored = [Event(**{**event, "branches": tuple(event["branches"])}) for event in events]
+        return replace(diagram, events=tuple(restored))
 
     @cached_property
     def branches(self) -> tuple[Branch, ...]:
@@ -158,8 +157,7 @@ class BifurcationDiagram(Result):
     @cached_property
     def index_sum(self) -> Int[Tensor, " snapshots"]:
         """Index sum of the points at each snapshot: 1 for the complete set if a ball is mapped into itself."""
-        sums = [self.index[self.points(snapshot)].sum() for snapshot in range(len(self.snapshots))]
-        return torch.stack(sums)
+        return torch.stack([self.index[self.points(snapshot)].sum() for snapshot in range(len(self.snapshots))])
 
     @cached_property
     def kind(self) -> list[str]:
@@ -190,11 +188,8 @@ class BifurcationDiagram(Result):
     @cached_property
     def located(self) -> tuple[Event, ...]:
         """The events that are explained and known to within a few tolerances."""
-        return tuple(
-            event
-            for event in self.events
-            if event.name != "unknown" and event.high - event.low <= CLOSE * self.tolerance
-        )
+        explained = (event for event in self.events if event.name != "unknown")
+        return tuple(event for event in explained if event.high - event.low <= CLOSE * self.tolerance)
 
     @property
     def how_located(self) -> str:
