@@ -12,11 +12,9 @@ from mnemoscope.config.run_config import RunConfig
 from mnemoscope.connectivity import SignedSelection, companion
 from mnemoscope.lenses.variables import planted_network
 from mnemoscope.lenses.variables.linearisation import linearise
-from mnemoscope.lenses.variables.matrices import elman_model
 from mnemoscope.lenses.variables.modes import memory_modes
-from mnemoscope.lenses.variables.powers import structure_by_powers
-from mnemoscope.lenses.variables.structure import find_structure
-from mnemoscope.lenses.variables.theory import BindingNetwork
+from mnemoscope.lenses.variables.structure import find_structure, structure_by_powers
+from mnemoscope.lenses.variables.theory import BindingNetwork, elman_model
 from mnemoscope.lenses.variables.trials import random_inputs, run_trials
 from mnemoscope.training import load_model, train
 from tests.slow import representatives

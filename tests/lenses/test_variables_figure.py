@@ -18,7 +18,7 @@ from mnemoscope.inspection.variables import inspect_variables
 from mnemoscope.lenses import Variables, find_variables
 from mnemoscope.lenses.variables import planted_network
 from mnemoscope.lenses.variables.figure import draw_evidence, draw_variables, draw_wave
-from mnemoscope.lenses.variables.matrices import elman_model
+from mnemoscope.lenses.variables.theory import elman_model
 from mnemoscope.lenses.variables.wave import cycle_path, signed_colours
 from mnemoscope.report.document import render_document
 from mnemoscope.report.variables import variables_section

@@ -1,22 +1,15 @@
-"""Figures of energies along trajectories, and of energy surfaces (need the `report` extra).
-
-`colours` has the keys of `LIGHT`; `font_size` is the size of the text in points.
-"""
+"""Figures of energies along trajectories, and of energy surfaces (need the `report` extra)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from mnemoscope.drawing.axes import new_figure, style_axes
-from mnemoscope.drawing.palette import LIGHT
+from mnemoscope.drawing.axes import Figure, new_figure, style_axes
+from mnemoscope.drawing.palette import LIGHT, Colours
 from mnemoscope.lenses.energy.result import EnergyDescent
 from mnemoscope.lenses.energy.surface import EnergySurface
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 MOST_CURVES = 50
 """Most trajectories that are drawn."""
@@ -24,7 +17,7 @@ _SERIES = ("stable", "saddle-1", "unstable", "slow", "marginal", "saddle-3")
 _STYLES = ("solid", (0, (5, 2)), (0, (1, 1.5)), (0, (6, 2, 1, 2)), (0, (3, 1, 1, 1, 1, 1)), (0, (8, 2)))
 
 
-def draw_descent(descent: EnergyDescent, colours: Mapping[str, str] = LIGHT, *, font_size: float = 9) -> Figure:
+def draw_descent(descent: EnergyDescent, colours: Colours = LIGHT, *, font_size: float = 9) -> Figure:
     """Draw the energy with its rises, and the means of its terms and of its changes by cause."""
     figure = new_figure(11.5, 3.7)
     energy, terms, causes = figure.subplots(1, 3)
@@ -49,7 +42,7 @@ def draw_descent(descent: EnergyDescent, colours: Mapping[str, str] = LIGHT, *, 
     return figure
 
 
-def _rises(axes: Any, descent: EnergyDescent, ends: np.ndarray, colours: Mapping[str, str]) -> None:
+def _rises(axes: Any, descent: EnergyDescent, ends: np.ndarray, colours: Colours) -> None:
     risen = descent.rises[:, :MOST_CURVES].numpy()
     if not risen.any():
         return
@@ -60,9 +53,7 @@ def _rises(axes: Any, descent: EnergyDescent, ends: np.ndarray, colours: Mapping
     axes.scatter(ends[step], shown[step, member], label=f"rises, {share:.0%} of all", **style)
 
 
-def _lines(
-    axes: Any, times: np.ndarray, names: tuple[str, ...], values: np.ndarray, colours: Mapping[str, str]
-) -> None:
+def _lines(axes: Any, times: np.ndarray, names: tuple[str, ...], values: np.ndarray, colours: Colours) -> None:
     for number, (name, value) in enumerate(zip(names, values, strict=True)):
         style = {"color": colours[_SERIES[number % 6]], "linestyle": _STYLES[number % 6], "linewidth": 1.6}
         axes.plot(times, value, label=name, **style)
@@ -81,7 +72,7 @@ def _legend_below(axes: Any, font_size: float) -> None:
         )
 
 
-def draw_surface(surface: EnergySurface, colours: Mapping[str, str] = LIGHT, *, font_size: float = 9) -> Figure:
+def draw_surface(surface: EnergySurface, colours: Colours = LIGHT, *, font_size: float = 9) -> Figure:
     """Draw a panel for each V_d: the energy above its minimum, the path, and its part during this V_d."""
     count = len(surface)
     columns = min(count, 4)

@@ -29,10 +29,7 @@ class Recurrence:
 
     @classmethod
     def from_matrix(
-        cls,
-        W: Float[Tensor, "rows columns"],
-        b: Float[Tensor, " rows"] | None = None,
-        sigma: str | Lagrangian = "tanh",
+        cls, W: Float[Tensor, "rows columns"], b: Float[Tensor, " rows"] | None = None, sigma: str | Lagrangian = "tanh"
     ) -> Recurrence:
         """Return a float64 recurrence from a matrix of any real dtype."""
         if W.dim() != 2 or W.shape[0] != W.shape[1] or W.shape[0] == 0 or W.is_complex():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import isfinite, isnan, nan
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -13,9 +13,6 @@ from torch import Tensor
 from mnemoscope.base.array_types import Bool, Float
 from mnemoscope.lenses.energy.bregman import ROUNDING
 from mnemoscope.lenses.result import Flags, Result
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 INTEGRATED = 1e-4
 """Relative deviation of a given flow between two times that counts as integration error."""
@@ -47,6 +44,7 @@ class EnergyDescent(Result):
     noun: ClassVar[str] = "an energy descent"
     drawn_by: ClassVar[str] = "draw_descent"
     former_kinds: ClassVar[tuple[str, ...]] = ("EnergyReport",)
+    former_fields: ClassVar[dict[str, str]] = {"why": "reason", "bound_why": "bound_reason"}
 
     system: str
     """Description of the system."""
@@ -134,17 +132,10 @@ class EnergyDescent(Result):
         return float(known.max()) if known.numel() else nan
 
     def summary(self) -> str:
-        """Return the result in sentences."""
         return " ".join(_sentences(self))
-
-    def figure(self) -> Figure:
-        """Draw the energy along the trajectories, its terms and its changes by cause (needs the `report` extra)."""
-        return super().figure()
 
     @classmethod
     def unpack(cls, tensors: dict[str, Tensor], flags: Flags) -> EnergyDescent:
-        former = {"why": "reason", "bound_why": "bound_reason"}
-        flags = {former.get(name, name): flag for name, flag in flags.items()}
         numbers = {name: float(flags[name]) for name in ("precision", "deviation", "asymmetry", "bound")}  # once texts
         return super().unpack(tensors, flags | numbers)
 

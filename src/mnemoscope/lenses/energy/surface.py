@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -15,9 +15,6 @@ from mnemoscope.lenses.energy.schedule import Schedule
 from mnemoscope.lenses.energy.terms import map_energy
 from mnemoscope.lenses.energy.weights import Weights
 from mnemoscope.lenses.result import Result
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 MARGIN = 0.25
 """Margin of the grid around the trajectory, as a share of its extent."""
@@ -73,7 +70,6 @@ class EnergySurface(Result):
         return (first == left) | (first == right) | (second == low) | (second == high)
 
     def summary(self) -> str:
-        """Return the result in sentences."""
         edge, moves = self.at_edge, self.minima.diff(dim=0).norm(dim=1)
         known = ~(edge[1:] | edge[:-1])
         distances = ", ".join(f"{move:.3g}" if sure else "?" for move, sure in zip(moves.tolist(), known, strict=True))
@@ -89,10 +85,6 @@ class EnergySurface(Result):
         if not self.held:
             sentences.append("V_d moves meanwhile: each surface belongs to the first state of its part.")
         return " ".join(sentences)
-
-    def figure(self) -> Figure:
-        """Draw a panel for each V_d with the surface, the trajectory and the state (needs the `report` extra)."""
-        return super().figure()
 
 
 def energy_surface(

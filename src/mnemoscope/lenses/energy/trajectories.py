@@ -32,7 +32,7 @@ class Plan:
 
 
 def simulate(step: Callable[[list[Tensor]], Tensor], start: Tensor, steps: int) -> Tensor:
-    """Return the rates (time, batch, size), truncated before any of them diverges; `step` is given all rates so far."""
+    """Return rates (time, batch, size) until one of them diverges; `step` takes the list of the earlier rates."""
     run = [start]
     for _ in range(steps):
         following = step(run)

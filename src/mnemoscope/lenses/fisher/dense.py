@@ -13,16 +13,9 @@ from torch import Tensor
 from torch.linalg import solve_triangular
 
 from mnemoscope.base.array_types import Float
+from mnemoscope.lenses.fisher import square_root
 from mnemoscope.lenses.fisher.operators import Dense, Kronecker, Map, powers
 from mnemoscope.lenses.fisher.solution import Solution
-from mnemoscope.lenses.fisher.square_root import (
-    TOLERANCE,
-    check_steps,
-    covariance_factor,
-    next_factor,
-    structured_factor,
-    triangular_factor,
-)
 from mnemoscope.lenses.fisher.stein import covariance, gramian
 
 MOST_SIGNALS = 4000
@@ -35,25 +28,18 @@ EPS = torch.finfo(torch.float64).eps
 def solve_dense(
     A: Map, w: Float[Tensor, " size"], L: Float[Tensor, "size sources"], lags: int, horizon: int | None, observed: int
 ) -> Solution:
-    """Compute traces and total by the dense matrix of A.
+    """Compute traces and total by the dense matrix of A, of the first `observed` numbers of the state.
 
-    Args:
-        A: the map of one step.
-        w: direction in which signals enter.
-        L: factor of the covariance of one step's noise.
-        lags: number of traces to keep.
-        horizon: number of steps during which noise and signals enter; None for a stationary state.
-        observed: how many of the state's first numbers are observed.
-
+    Signals enter in the direction w, and noise of covariance `L L^T`, over `horizon` steps or, if it is None, for ever.
     """
     matrix = Dense(A.dense())
     if horizon is not None:
         return _solve_over_steps(matrix, w, L, lags, horizon, observed)
-    S = covariance_factor(matrix, L)
+    S = square_root.covariance_factor(matrix, L)
     B = solve_triangular(S, matrix(S), upper=False)
     y = solve_triangular(S, w[:, None], upper=False)
     residual = _contraction_residual(B.detach(), solve_triangular(S, L, upper=False).detach())
-    if not residual < TOLERANCE:
+    if not residual < square_root.TOLERANCE:
         raise ValueError(
             f"Noise is amplified so much (up to {float(S.detach().norm(dim=1).max()):.1e} times) that float64 cannot "
             f"distinguish the state from it: the covariance is inverted with an error of {residual:.1e}. Weaken the "
@@ -61,7 +47,7 @@ def solve_dense(
         )
     traces, total, steps = _traces_by_contraction(B, y, lags, observed)
     error = max(residual, EPS * steps)
-    if not error < TOLERANCE:
+    if not error < square_root.TOLERANCE:
         raise ValueError(
             f"The spectral radius, {matrix.radius():.15g}, is so near to 1 that rounding changes the sum over "
             f"{steps:.0e} steps by {error:.1e}. Move it away from 1, or pass horizon=<steps>."
@@ -76,7 +62,7 @@ def solve_kronecker(
 
     Return None where this would keep less than ten digits.
     """
-    factor = structured_factor(A, Q)
+    factor = square_root.structured_factor(A, Q)
     if factor is None:
         return None
     S, error = factor
@@ -87,7 +73,7 @@ def solve_kronecker(
 
 def _solve_over_steps(A: Dense, w: Tensor, L: Tensor, lags: int, horizon: int, observed: int) -> Solution:
     """Sum noise and signals over finitely many steps: by doubling if that keeps ten digits, otherwise step by step."""
-    factor = structured_factor(A, L @ L.mT, horizon)
+    factor = square_root.structured_factor(A, L @ L.mT, horizon)
     if factor is not None:
         S, error = factor
         traces, total = _traces_by_powers(A, w, S, lags, horizon, observed)
@@ -105,9 +91,9 @@ def _solve_over_steps(A: Dense, w: Tensor, L: Tensor, lags: int, horizon: int, o
     b = solve_triangular(L, w[:, None], upper=False)[None]
     S, traces, error = torch.zeros_like(step), b[:, :, :0], 0.0
     for _ in range(horizon):
-        S, B, new, difference = next_factor(step, S, b)
+        S, B, new, difference = square_root.next_factor(step, S, b)
         traces, error = torch.cat([new, B @ traces], dim=2), max(error, difference)
-    check_steps(S, error)
+    square_root.check_steps(S, error)
     kept = traces[0, :observed].mT
     padded = torch.cat([kept[:lags], kept.new_zeros(max(0, lags - horizon), observed)])
     return Solution(padded, kept.square().sum(), L @ S[0], max(error, EPS * horizon), f"{horizon} single steps")
@@ -118,14 +104,14 @@ def _solve_singular_noise(A: Dense, w: Tensor, L: Tensor, lags: int, horizon: in
 
     The whitened noise must add up to the identity, `sum_k S^-1 A^k L L^T A^kT S^-T = I`; its residual is the error.
     """
-    S = triangular_factor(A, L, horizon)
+    S = square_root.triangular_factor(A, L, horizon)
     entered, whitened = L, torch.zeros_like(A.A)
     for _ in range(horizon):
         noise = solve_triangular(S, entered, upper=False)
         whitened, entered = whitened + noise @ noise.mT, A(entered)
     whitened.diagonal().sub_(1)
     error = float(whitened.abs().max())
-    check_steps(S[None], error)
+    square_root.check_steps(S[None], error)
     traces, total = _traces_by_powers(A, w, S, lags, horizon, observed)
     route = f"{horizon} steps, a factor of the covariance, doubled"
     return Solution(traces, total, S, max(error, EPS * horizon), route)

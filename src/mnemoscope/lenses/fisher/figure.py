@@ -2,34 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from torch import Tensor
 
-from mnemoscope.drawing.axes import new_figure, style_axes
-from mnemoscope.drawing.palette import LIGHT
+from mnemoscope.drawing.axes import Figure, new_figure, style_axes
+from mnemoscope.drawing.palette import LIGHT, Colours
 from mnemoscope.lenses.fisher.result import FisherMemory
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 MOST_CURVES = 50
 """Largest number of trajectories with a line each; the mean is over all."""
 
 
-def draw_memory(memory: FisherMemory, colours: Mapping[str, str] = LIGHT, *, font_size: float = 9) -> Figure:
+def draw_memory(memory: FisherMemory, colours: Colours = LIGHT, *, font_size: float = 9) -> Figure:
     """Draw the memory curve and the Fisher memory matrix (needs the `report` extra).
 
     A linear system has the curve with its bound and its cumulative sum. Along inputs, the curves of the trajectories
     and the share of the signals that is left have a panel each, with the means.
-
-    Args:
-        memory: the Fisher memory.
-        colours: colours by the names of `LIGHT`.
-        font_size: font size in points for which the layout has room.
-
     """
     figure = new_figure(11.5, 3.6)
     curve, second, matrix = figure.subplots(1, 3)
@@ -47,16 +38,14 @@ def draw_memory(memory: FisherMemory, colours: Mapping[str, str] = LIGHT, *, fon
     return figure
 
 
-def draw_cumulative(axes: Any, curve: np.ndarray, total: float, colours: Mapping[str, str]) -> None:
+def draw_cumulative(axes: Any, curve: np.ndarray, total: float, colours: Colours) -> None:
     """Draw the cumulative sum of a curve over lags, and its total over all lags as a dotted line."""
     axes.plot(curve.cumsum(0), color=colours["stable"], linewidth=2)
     axes.axhline(total, color=colours["muted"], linestyle="dotted", label="total")
     axes.set(xlabel="up to k steps ago", ylim=(0, None))
 
 
-def finish_panels(
-    panels: Sequence[Any], with_legend: Sequence[Any], colours: Mapping[str, str], font_size: float
-) -> None:
+def finish_panels(panels: Sequence[Any], with_legend: Sequence[Any], colours: Colours, font_size: float) -> None:
     """Add legends to some panels, and style all of them."""
     for axes in with_legend:
         axes.legend(frameon=False, fontsize=font_size)
@@ -64,7 +53,7 @@ def finish_panels(
         style_axes(axes, colours, font_size)
 
 
-def _draw_curve(axes: Any, memory: FisherMemory, colours: Mapping[str, str]) -> None:
+def _draw_curve(axes: Any, memory: FisherMemory, colours: Colours) -> None:
     axes.plot(memory.curve.detach().numpy(), color=colours["stable"], label="J(k)")
     bound = memory.amplification_bound.detach().numpy()
     if np.isfinite(bound).all():
@@ -72,7 +61,7 @@ def _draw_curve(axes: Any, memory: FisherMemory, colours: Mapping[str, str]) -> 
     axes.set(xlabel="k steps ago", ylabel="Fisher information", ylim=(0, None))
 
 
-def _draw_trajectories(axes: Any, curves: Tensor, label: str, colours: Mapping[str, str]) -> None:
+def _draw_trajectories(axes: Any, curves: Tensor, label: str, colours: Colours) -> None:
     many = len(curves) > 1
     if many:
         axes.plot(curves[:MOST_CURVES].mT.numpy(), color=colours["path"], linewidth=0.7, alpha=0.6)

@@ -11,19 +11,12 @@ from torch import Tensor, nn
 from mnemoscope.base.array_types import Inexact
 from mnemoscope.base.validation import check_whole
 from mnemoscope.cells import State
+from mnemoscope.lenses.fisher import routes
 from mnemoscope.lenses.fisher.linearisation import matrix_cell
 from mnemoscope.lenses.fisher.matrix_system import MatrixSystem, Noise
 from mnemoscope.lenses.fisher.operators import Dense
 from mnemoscope.lenses.fisher.published import TERMS
 from mnemoscope.lenses.fisher.result import FisherMemory
-from mnemoscope.lenses.fisher.routes import (
-    Method,
-    Observed,
-    Route,
-    matrix_memory,
-    strength_at_entry,
-    vector_memory,
-)
 from mnemoscope.lenses.fisher.sources import Direction, linear_step, noise_factor
 from mnemoscope.lenses.fisher.trajectory import trajectory_memory
 from mnemoscope.lenses.systems import System
@@ -41,10 +34,10 @@ def fisher_memory(
     noise: Noise = 1.0,
     lags: int | None = None,
     horizon: int | None = None,
-    method: Method = "exact",
-    observed: Observed = "all",
+    method: routes.Method = "exact",
+    observed: routes.Observed = "all",
     terms: int = TERMS,
-    route: Route = "auto",
+    route: routes.Route = "auto",
 ) -> FisherMemory:
     """Compute the Fisher information that a network's state holds about each past signal.
 
@@ -102,36 +95,36 @@ def fisher_memory(
     lags = LAGS if lags is None else lags
     check_whole(1, lags=lags, horizon=1 if horizon is None else horizon)
     check_whole(0, terms=terms)
-    if route not in get_args(Route):
-        raise ValueError(f"route must be one of {', '.join(get_args(Route))}, but is {route!r}.")
+    if route not in get_args(routes.Route):
+        raise ValueError(f"route must be one of {', '.join(get_args(routes.Route))}, but is {route!r}.")
     if observed not in ("all", "newest"):
         raise ValueError(f'observed must be "all" or "newest", but is {observed!r}.')
     if isinstance(system, MatrixSystem):
-        if direction is not None or state is not None or not _is_default(noise):
+        if direction is not None or state is not None or not (isinstance(noise, (int, float)) and noise == 1):
             raise ValueError("A MatrixSystem has its own direction W and noise eps1, eps2.")
-        return matrix_memory(system, lags, horizon, method, observed, terms, route)
+        return routes.matrix_memory(system, lags, horizon, method, observed, terms, route)
     linearised = matrix_cell(system, state)
     if linearised is not None:
         w = linearised.source(direction)
         matrix_system = linearised.system(w, noise)
         if isinstance(matrix_system, MatrixSystem):
-            return matrix_memory(matrix_system, lags, horizon, method, observed, terms, route)
+            return routes.matrix_memory(matrix_system, lags, horizon, method, observed, terms, route)
         _check_vector_options(method, route, reason=matrix_system)
         newest = linearised.queue is not None and observed == "newest"
         step = Dense(linearised.dynamics.jacobian(linearised.state)[0].cpu())
         shape = linearised.shape[1:] if newest else linearised.shape
-        memory = vector_memory(step, w, linearised.noise(noise), shape, lags, horizon)
+        memory = routes.vector_memory(step, w, linearised.noise(noise), shape, lags, horizon)
         if linearised.queue is None:
             return memory
-        return replace(memory, amplification=strength_at_entry(memory.amplification))
+        return replace(memory, amplification=routes.strength_at_entry(memory.amplification))
     _check_vector_options(method, route)
     if observed != "all":
         raise ValueError("A queue is part of a MatrixSystem; other systems are observed as a whole.")
     A, w = linear_step(system, direction, state)
-    return vector_memory(Dense(A), w, noise_factor(noise, len(w)), (len(w),), lags, horizon)
+    return routes.vector_memory(Dense(A), w, noise_factor(noise, len(w)), (len(w),), lags, horizon)
 
 
-def _check_vector_options(method: Method, route: Route, reason: str = "") -> None:
+def _check_vector_options(method: routes.Method, route: routes.Route, reason: str = "") -> None:
     """Raise if an option needs a `MatrixSystem`; `reason` says why a matrix network is not one."""
     if method == "published" and reason:
         raise ValueError(
@@ -155,7 +148,3 @@ def _check_options_along(horizon: int | None, method: str, observed: str, terms:
     wrong = [name for name, value in given.items() if value != defaults[name]]
     if wrong:
         raise ValueError(f"Along inputs every step is linearised, and there is one method: omit {' and '.join(wrong)}.")
-
-
-def _is_default(noise: Noise) -> bool:
-    return isinstance(noise, (int, float)) and noise == 1

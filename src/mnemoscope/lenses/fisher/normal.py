@@ -15,7 +15,7 @@ from mnemoscope.base.array_types import Complex, Float
 from mnemoscope.lenses.fisher.matrix_system import MatrixSystem
 from mnemoscope.lenses.fisher.solution import Solution
 from mnemoscope.lenses.fisher.square_root import TOLERANCE
-from mnemoscope.lenses.fisher.stein import UnstableError
+from mnemoscope.lenses.fisher.stein import UnstableError, power_sum
 
 ROUTE = "eigenbases of a normal network"
 
@@ -43,12 +43,12 @@ def solve_normal(system: MatrixSystem, lags: int, observed: int) -> Solution:
         raise UnstableError(radius)
     source = torch.zeros(system.slots + 1, 1, dtype=modes.dtype)
     source[0] = 1
-    S = torch.linalg.cholesky(_stein_sums(step, source @ source.mH))
+    S = torch.linalg.cholesky(power_sum(step, source @ source.mH, step.mH))
     column = torch.linalg.solve_triangular(S, source.expand(len(modes), -1, -1), upper=False)
     B = torch.linalg.solve_triangular(S, step @ S, upper=False)
     observed_slots = 1 if observed == system.W.numel() else system.slots + 1
     weight = torch.diag((torch.arange(system.slots + 1) < observed_slots).to(modes.dtype))
-    total = (b.abs().square() * (column.mH @ _stein_sums(B.mH, weight) @ column).real.flatten()).sum()
+    total = (b.abs().square() * (column.mH @ power_sum(B.mH, weight, B) @ column).real.flatten()).sum()
     total = total if system.slots else b.abs().square().sum()  # near radius 1 more exact than the sum
     traces = []
     for _ in range(lags):
@@ -63,14 +63,3 @@ def solve_normal(system: MatrixSystem, lags: int, observed: int) -> Solution:
 def _eigenbasis(A: Tensor) -> tuple[Complex[Tensor, " size"], Complex[Tensor, "size size"]]:
     triangle, basis = scipy.linalg.schur(A.detach().numpy(), output="complex")[:2]
     return torch.from_numpy(triangle.diagonal().copy()), torch.from_numpy(basis)
-
-
-def _stein_sums(A: Tensor, X: Tensor) -> Tensor:
-    """Return `sum_k A^k X A^kH` for many small matrices A."""
-    X = X.expand_as(A)
-    for _ in range(60):
-        added = A @ X @ A.mH
-        X, A = X + added, A @ A
-        if float(added.abs().max()) <= 1e-17 * float(X.abs().max()):
-            break
-    return X

@@ -5,7 +5,6 @@ States are flat, matrices row by row, so that `X -> U^T X V` is the Kronecker pr
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import inf
@@ -19,56 +18,36 @@ BLOCK = 32
 """Vectors `A^k w` computed by one product. Up to this many cost no more than one, because memory access dominates."""
 
 
-class Map(ABC):
-    """The linear map `x -> A x` on states of `size` numbers."""
-
-    @property
-    @abstractmethod
-    def size(self) -> int:
-        """Number of entries of a state."""
-
-    @abstractmethod
-    def __call__(self, x: Float[Tensor, "size columns"]) -> Float[Tensor, "size columns"]:
-        """Return `A x`, column by column."""
-
-    @abstractmethod
-    def then(self, other: Map) -> Map:
-        """Return the map that applies this one first and then another one of the same structure."""
-
-    @abstractmethod
-    def dense(self) -> Float[Tensor, "size size"]:
-        """Return the matrix A."""
-
-    @abstractmethod
-    def radius(self) -> float:
-        """Return the spectral radius."""
-
-
 @dataclass(frozen=True, eq=False)
-class Dense(Map):
-    """A map given by its matrix."""
+class Dense:
+    """The linear map `x -> A x` on states of `size` numbers, given by its matrix."""
 
     A: Float[Tensor, "size size"]
 
     @property
     def size(self) -> int:
+        """Number of entries of a state."""
         return self.A.shape[0]
 
     def __call__(self, x: Float[Tensor, "size columns"]) -> Float[Tensor, "size columns"]:
+        """Return `A x`, column by column."""
         return self.A @ x
 
     def then(self, other: Map) -> Dense:
+        """Return the map that applies this one first and then another one of the same structure."""
         return Dense(other(self.A))
 
     def dense(self) -> Float[Tensor, "size size"]:
+        """Return the matrix A."""
         return self.A
 
     def radius(self) -> float:
+        """Return the spectral radius."""
         return spectral_radius(self.A)
 
 
 @dataclass(frozen=True, eq=False)
-class Kronecker(Map):
+class Kronecker:
     """The map `X -> L X R^T` on matrices, flattened row by row: N^3 instead of N^4 multiplications."""
 
     left: Float[Tensor, "rows rows"]
@@ -100,6 +79,9 @@ class Kronecker(Map):
 
     def radius(self) -> float:
         return spectral_radius(self.left) * spectral_radius(self.right)
+
+
+Map = Dense | Kronecker
 
 
 def spectral_radius(A: Float[Tensor, "size size"]) -> float:

@@ -18,7 +18,7 @@ from mnemoscope.lenses.fisher.matrix_system import MatrixSystem
 from mnemoscope.lenses.fisher.operators import Dense, Kronecker, powers, spectral_radius
 from mnemoscope.lenses.fisher.solution import Solution
 from mnemoscope.lenses.fisher.square_root import LARGEST_QR, covariance_factor
-from mnemoscope.lenses.fisher.stein import UnstableError, covariance
+from mnemoscope.lenses.fisher.stein import UnstableError, covariance, power_sum
 
 TERMS = 8
 """Number of passes through the queue that are summed."""
@@ -97,17 +97,6 @@ def _sum_over_passes(system: MatrixSystem, passes: int) -> Float[Tensor, "rows c
     """Return `sum_m D^m`, `D^m = sum_i U^iT D^(m-1) V^i`: W after all passes through the queue, without their delay."""
     total = term = system.W
     for _ in range(passes):
-        term = _sum_of_powers(system, term)
+        term = power_sum(system.U.mT, term, system.V)
         total = total + term
     return total
-
-
-def _sum_of_powers(system: MatrixSystem, X: Tensor) -> Tensor:
-    """Return `sum_i U^iT X V^i`, by doubling."""
-    U, V = system.U, system.V
-    for _ in range(60):
-        added = U.mT @ X @ V
-        X, U, V = X + added, U @ U, V @ V
-        if float(added.detach().abs().max()) <= 1e-17 * float(X.detach().abs().max()):
-            break
-    return X

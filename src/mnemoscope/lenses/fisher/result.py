@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import isfinite, nan, prod
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -16,9 +16,6 @@ from mnemoscope.lenses.fisher.operators import Dense, Kronecker, Map
 from mnemoscope.lenses.fisher.square_root import LARGEST_QR
 from mnemoscope.lenses.fisher.stein import gramian
 from mnemoscope.lenses.result import Flags, Result
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, repr=False)
@@ -183,10 +180,6 @@ class FisherMemory(Result):
         elif self.error > 1e-8:
             sentences.append(f"The relative error is about {self.error:.0e}.")
         return " ".join(sentences)
-
-    def figure(self) -> Figure:
-        """Draw the curve with its bound, its cumulative sum or the share left, and the matrix (needs `report`)."""
-        return super().figure()
 
     @classmethod
     def unpack(cls, tensors: dict[str, Tensor], flags: Flags) -> FisherMemory:

@@ -57,7 +57,6 @@ def _checked_vector(w: Tensor | np.ndarray, size: int) -> Float[Tensor, " size"]
 def _vector(system: System, direction: Direction, state: Tensor | None) -> Tensor | np.ndarray:
     if direction is not None and not isinstance(direction, (int, np.integer)):
         return direction
-    feature = int(direction or 0)
     if isinstance(system, Dynamics):
         assert state is not None
         U = system.input_jacobian(state.detach().to(system.dtype).reshape(1, -1))
@@ -70,27 +69,24 @@ def _vector(system: System, direction: Direction, state: Tensor | None) -> Tenso
     else:
         noun = "A fixed point" if isinstance(system, FixedPoints) else "A matrix"
         raise ValueError(f"{noun} has no input: pass direction, the vector by which signals enter.")
-    if not 0 <= feature < U.shape[1]:
-        raise ValueError(f"The network has {U.shape[1]} input features, numbered from 0, but direction is {feature}.")
-    if direction is None and U.shape[1] > 1:
-        raise ValueError(
-            f"The network has {U.shape[1]} input features: pass direction=0 ... {U.shape[1] - 1}, or a vector."
-        )
-    return U[:, feature]
+    return U[:, _feature(direction, U.shape[1])]
+
+
+def _feature(direction: int | None, features: int) -> int:
+    """Return the number of an input feature; it may be omitted if there is only one."""
+    if direction is None and features > 1:
+        raise ValueError(f"There are {features} input features: pass direction=0 ... {features - 1}, or a vector.")
+    if not 0 <= (direction or 0) < features:
+        raise ValueError(f"There are {features} input features, numbered from 0, but direction is {direction}.")
+    return int(direction or 0)
 
 
 def input_vector(
     direction: Direction, features: int, dtype: torch.dtype = torch.float64, device: torch.device | str = "cpu"
 ) -> Float[Tensor, " features"]:
     """Return a direction in the space of the inputs, given as a vector or as the number of a feature."""
-    if direction is None:
-        if features > 1:
-            raise ValueError(f"There are {features} input features: pass direction=0 ... {features - 1}, or a vector.")
-        direction = 0
-    if isinstance(direction, (int, np.integer)):
-        if not 0 <= direction < features:
-            raise ValueError(f"There are {features} input features, numbered from 0, but direction is {direction}.")
-        return torch.eye(features, dtype=dtype, device=device)[direction]
+    if direction is None or isinstance(direction, (int, np.integer)):
+        return torch.eye(features, dtype=dtype, device=device)[_feature(direction, features)]
     d = torch.as_tensor(direction).detach().to(device=device, dtype=dtype)
     if d.shape != (features,) or not torch.isfinite(d).all() or not d.any():
         raise ValueError(

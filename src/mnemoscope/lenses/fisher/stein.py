@@ -49,6 +49,16 @@ def gramian(B: Float[Tensor, "size size"], X: Float[Tensor, "size size"]) -> Flo
     return X
 
 
+def power_sum(A: Tensor, X: Tensor, B: Tensor) -> Tensor:
+    """Return `sum_k A^k X B^k`, for matrices or batches of matrices."""
+    for _ in range(60):
+        added = A @ X @ B
+        X, A, B = X + added, A @ A, B @ B
+        if float(added.detach().abs().max()) <= ROUNDING * float(X.detach().abs().max()):
+            break
+    return X
+
+
 Sum = TypeVar("Sum")
 Join = Callable[[Sum, Map, Sum], tuple[Sum, float]]
 """A function that joins the sum over some steps with the sum over the steps before them, which a power of A carries

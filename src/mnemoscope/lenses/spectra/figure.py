@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from mnemoscope.drawing.axes import new_figure, style_axes
-from mnemoscope.drawing.palette import LIGHT, PALETTE
+from mnemoscope.drawing.axes import Figure, new_figure, style_axes
+from mnemoscope.drawing.palette import LIGHT, PALETTE, Colours
 from mnemoscope.lenses.spectra.kreiss import ROUNDING
 from mnemoscope.lenses.spectra.powers import Growth
 from mnemoscope.lenses.spectra.pseudospectra import Pseudospectrum
 from mnemoscope.lenses.spectra.result import Spectrum
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 STEPS = 60
 """Smallest number of powers in the growth panel."""
@@ -26,22 +22,10 @@ BINS = 24
 
 
 def draw_spectrum(
-    spectrum: Spectrum,
-    colours: Mapping[str, str] = LIGHT,
-    *,
-    figure: Any = None,
-    columns: int = 3,
-    font_size: float = 9,
+    spectrum: Spectrum, colours: Colours = LIGHT, *, figure: Any = None, columns: int = 3, font_size: float = 9
 ) -> Figure:
     """Draw eigenvalues, growth, singular values, Schur form, angles and sub-diagonals (needs the `report` extra).
-
-    Args:
-        spectrum: the spectrum.
-        colours: colours by the names of `LIGHT`.
-        figure: an empty figure to draw into; a new one by default.
-        columns: number of panels in a row.
-        font_size: font size in points for which the layout has room.
-
+    The panels fill an empty `figure`, by default a new one, in rows of `columns`.
     """
     if figure is None:
         figure = new_figure(11.5, 7.2)
@@ -53,15 +37,8 @@ def draw_spectrum(
     return figure
 
 
-def draw_pseudospectrum(grid: Pseudospectrum, colours: Mapping[str, str] = LIGHT, *, font_size: float = 9) -> Figure:
-    """Draw contours of sigma_min(z - A) in the complex plane (needs the `report` extra).
-
-    Args:
-        grid: the pseudospectrum.
-        colours: colours by the names of `LIGHT`.
-        font_size: font size in points for which the layout has room.
-
-    """
+def draw_pseudospectrum(grid: Pseudospectrum, colours: Colours = LIGHT, *, font_size: float = 9) -> Figure:
+    """Draw contours of sigma_min(z - A) in the complex plane (needs the `report` extra)."""
     figure = new_figure(4.5, 4.2)
     axes = figure.add_subplot()
     _draw_contours(axes, grid, colours)
@@ -70,7 +47,7 @@ def draw_pseudospectrum(grid: Pseudospectrum, colours: Mapping[str, str] = LIGHT
     return figure
 
 
-def _draw_plane(axes: Any, spectrum: Spectrum, colours: Mapping[str, str]) -> None:
+def _draw_plane(axes: Any, spectrum: Spectrum, colours: Colours) -> None:
     if spectrum.continuous:
         axes.axvline(0, color=colours["muted"], linewidth=1, zorder=1)
     else:
@@ -78,12 +55,11 @@ def _draw_plane(axes: Any, spectrum: Spectrum, colours: Mapping[str, str]) -> No
         axes.fill(np.cos(turn), np.sin(turn), facecolor=colours["inside"], edgecolor=colours["muted"], zorder=1)
     _draw_contours(axes, spectrum.pseudospectrum(), colours)
     values = spectrum.eigenvalues.numpy()
-    style = {"s": 14, "color": colours["ink"], "linewidth": 0, "zorder": 3}
-    axes.scatter(np.real(values), np.imag(values), **style)
+    axes.scatter(np.real(values), np.imag(values), s=14, color=colours["ink"], linewidth=0, zorder=3)
     axes.set_title("Eigenvalues and pseudospectra")
 
 
-def _draw_contours(axes: Any, grid: Pseudospectrum, colours: Mapping[str, str]) -> None:
+def _draw_contours(axes: Any, grid: Pseudospectrum, colours: Colours) -> None:
     x, y, sigma = grid.x.numpy(), grid.y.numpy(), grid.sigma.numpy()
     levels = _contour_levels(sigma)
     if len(levels):
@@ -92,10 +68,7 @@ def _draw_contours(axes: Any, grid: Pseudospectrum, colours: Mapping[str, str]) 
         contours = axes.contour(x, y, depth, levels=levels, **style)
         axes.clabel(contours, levels[-4:], fmt=_power_of_ten)
     axes.set_aspect("equal", adjustable="box")
-    axes.set_xlim(x[0], x[-1])
-    axes.set_ylim(y[0], y[-1])
-    axes.set_xlabel("Re λ")
-    axes.set_ylabel("Im λ")
+    axes.set(xlim=(x[0], x[-1]), ylim=(y[0], y[-1]), xlabel="Re λ", ylabel="Im λ")
 
 
 def _contour_levels(sigma: np.ndarray) -> np.ndarray:
@@ -119,20 +92,18 @@ def _power_of_ten(level: float) -> str:
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
-def _draw_growth(axes: Any, spectrum: Spectrum, colours: Mapping[str, str]) -> None:
+def _draw_growth(axes: Any, spectrum: Spectrum, colours: Colours) -> None:
     curve = _growth_curve(spectrum)
     times, norms = curve.times.numpy(), curve.norms.numpy()
     bound = np.exp(times * spectrum.abscissa) if spectrum.continuous else spectrum.radius**times
     shown = max(norms.max(), 1.0)
     least = norms[norms > 0].min()
     floor = least if spectrum.unbounded else max(least, 1e-4 * shown, 1e-12)
-    power = "exp(tA)" if spectrum.continuous else "Aᵗ"
-    modes = "exp(αt)" if spectrum.continuous else "ρᵗ"
+    power, modes, time = ("exp(tA)", "exp(αt)", "t") if spectrum.continuous else ("Aᵗ", "ρᵗ", "step t")
     below = 1e-3 * floor  # a curve that falls to 0 leaves the panel
-    style = {"color": colours["stable"], "linewidth": 2.2, "label": f"|{power}|"}
-    axes.plot(times, np.maximum(norms, below), **style)
-    style = {"color": colours["path"], "linewidth": 1.2, "label": f"{modes}: eigenvalues alone"}
-    axes.plot(times, np.clip(bound, below, 1e3 * shown), **style)
+    axes.plot(times, np.maximum(norms, below), color=colours["stable"], linewidth=2.2, label=f"|{power}|")
+    label = f"{modes}: eigenvalues alone"
+    axes.plot(times, np.clip(bound, below, 1e3 * shown), color=colours["path"], linewidth=1.2, label=label)
     if np.isfinite(spectrum.kreiss) and spectrum.kreiss > 1 + ROUNDING:
         style = {"color": colours["saddle-2"], "linewidth": 1.2, "linestyle": (0, (4, 3))}
         axes.axhline(spectrum.kreiss, label=f"Kreiss constant {spectrum.kreiss:.3g}", **style)
@@ -143,9 +114,8 @@ def _draw_growth(axes: Any, spectrum: Spectrum, colours: Mapping[str, str]) -> N
         axes.yaxis.set_minor_formatter(lambda value, _: "")
     else:
         axes.set_ylim(0, 1.5 * shown)
-    axes.set_xlabel("t" if spectrum.continuous else "step t")
     axes.legend(frameon=False, labelcolor=colours["ink"])
-    axes.set_title("Growth of states")
+    axes.set(xlabel=time, title="Growth of states")
 
 
 def _growth_curve(spectrum: Spectrum) -> Growth:
@@ -158,29 +128,25 @@ def _growth_curve(spectrum: Spectrum) -> Growth:
     return spectrum.growth(int(min(max(STEPS, 1.5 * float(settled.times[-1]) + 1), MOST_STEPS)))
 
 
-def _draw_singular_values(axes: Any, spectrum: Spectrum, colours: Mapping[str, str]) -> None:
+def _draw_singular_values(axes: Any, spectrum: Spectrum, colours: Colours) -> None:
     index = np.arange(1, len(spectrum) + 1)
-    marker = "o" if len(spectrum) < 20 else None
-    style = {"marker": marker, "markersize": 3.5, "clip_on": False}
+    style = {"marker": "o" if len(spectrum) < 20 else None, "markersize": 3.5, "clip_on": False}
     axes.axhline(1, color=colours["line"], linewidth=1, zorder=1)
     singular, moduli = spectrum.singular_values.numpy(), spectrum.eigenvalues.abs().numpy()
     axes.plot(index, singular, color=colours["stable"], linewidth=2.2, label="singular values", **style)
     axes.plot(index, moduli, color=colours["path"], linewidth=1.2, label="|λ|", **style)
-    axes.set_ylim(0, 1.25 * max(spectrum.norm, 0.8))
     axes.locator_params(axis="x", integer=True)
-    axes.set_xlabel("index")
     axes.legend(frameon=False, labelcolor=colours["ink"])
-    axes.set_title("Singular values")
+    axes.set(xlabel="index", ylim=(0, 1.25 * max(spectrum.norm, 0.8)), title="Singular values")
 
 
-def _draw_schur_form(axes: Any, spectrum: Spectrum, colours: Mapping[str, str]) -> None:
+def _draw_schur_form(axes: Any, spectrum: Spectrum, colours: Colours) -> None:
     size, theta = len(spectrum), spectrum.schur.theta
     form = theta.abs().numpy() if theta.is_complex() else theta.numpy()
     reach = float(np.abs(form).max()) or 1.0
     pixels = max(1, 400 // size)  # of an entry, so that a viewer that smooths does not blur it
     axes.imshow(_tinted(form / reach).repeat(pixels, 0).repeat(pixels, 1), extent=(0.5, size + 0.5, size + 0.5, 0.5))
-    axes.set_xticks([1, size])
-    axes.set_yticks([1, size])
+    axes.set(xticks=[1, size], yticks=[1, size])
     axes.set_xlabel(f"largest entry {reach:.3g}\ndeparture from normality {spectrum.relative_departure:.0%}")
     axes.set_title("Schur form, moduli" if theta.is_complex() else "Schur form (blue +, red −)")
 
@@ -195,28 +161,24 @@ def _tinted(values: np.ndarray) -> np.ndarray:
     return np.concatenate([tint, np.sqrt(np.abs(values))[..., None]], axis=-1)
 
 
-def _draw_angles(axes: Any, spectrum: Spectrum, colours: Mapping[str, str]) -> None:
+def _draw_angles(axes: Any, spectrum: Spectrum, colours: Colours) -> None:
     angles = spectrum.schur.angles.numpy()
-    low = -np.pi if spectrum.matrix.is_complex() else 0.0
-    bins = np.linspace(low, np.pi, BINS + 1)
-    axes.hist(angles, bins=bins, color=colours["stable"], alpha=0.8, rwidth=0.92)
-    ticks = [0, np.pi / 2, np.pi] if low == 0 else [-np.pi, 0, np.pi]
-    axes.set_xticks(ticks, labels=["0", "π/2", "π"] if low == 0 else ["−π", "0", "π"])
+    low, labels = (-np.pi, ["−π", "0", "π"]) if spectrum.matrix.is_complex() else (0.0, ["0", "π/2", "π"])
+    axes.hist(angles, bins=np.linspace(low, np.pi, BINS + 1), color=colours["stable"], alpha=0.8, rwidth=0.92)
+    axes.set_xticks(np.linspace(low, np.pi, 3), labels=labels)
     axes.locator_params(axis="y", integer=True)
-    axes.set_xlabel("angle of λ")
+    axes.set(xlabel="angle of λ", title="Angles of rotation")
     if not len(angles):
         axes.set_yticks([])
         style = {"ha": "center", "va": "center", "transform": axes.transAxes, "color": colours["muted"]}
         axes.text(0.5, 0.5, "all eigenvalues are 0", **style)
-    axes.set_title("Angles of rotation")
 
 
-def _draw_sub_diagonals(axes: Any, spectrum: Spectrum, colours: Mapping[str, str]) -> None:
+def _draw_sub_diagonals(axes: Any, spectrum: Spectrum, colours: Colours) -> None:
     magnitude = spectrum.schur.sub_diagonals().magnitude.numpy()
     marker = "o" if len(magnitude) < 20 else None
     offsets = np.arange(1, len(magnitude) + 1)
     axes.plot(offsets, magnitude, color=colours["saddle-2"], linewidth=1.4, marker=marker, markersize=3.5)
     axes.set_ylim(0, 1.1 * max(np.nanmax(magnitude, initial=0), 0.01 * spectrum.norm, 1e-12))
     axes.locator_params(axis="x", integer=True)
-    axes.set_xlabel("offset below the diagonal")
-    axes.set_title("Mean |t| of each sub-diagonal")
+    axes.set(xlabel="offset below the diagonal", title="Mean |t| of each sub-diagonal")

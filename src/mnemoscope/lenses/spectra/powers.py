@@ -1,8 +1,9 @@
-"""Growth of the powers of a matrix before they decay."""
+"""Growth of the powers of a matrix before they decay, and its numerical radius, which bounds it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -13,6 +14,8 @@ from mnemoscope.base.array_types import Float, Inexact
 
 DOUBLING = 64
 """Number of steps after which the time step of a flow doubles, so that fast and slow modes are both resolved."""
+DIRECTIONS = 32
+"""Number of directions in which half the numerical range is measured before its farthest point is refined."""
 
 
 @dataclass(frozen=True)
@@ -62,13 +65,8 @@ def power_norms(
 ) -> Growth:
     """Return the norms of A^0 ... A^steps; for a flow, of exp(t A) at as many times, from 1 / (20 |A|) on.
 
-    Args:
-        A: the matrix.
-        steps: number of steps.
-        continuous: whether A generates a flow.
-        slack: possible rounding error of a norm of 1.
-        until_settled: whether to stop as soon as the largest norm is certain.
-
+    With `until_settled`, stop as soon as the largest norm is certain. `slack` is the possible rounding error of a norm
+    of 1.
     """
     if steps < 1:
         raise ValueError(f"Growth is computed over at least 1 step, but steps is {steps}.")
@@ -100,8 +98,36 @@ def spectral_norm(matrix: np.ndarray) -> float:
     if size == 0 or len(matrix) < 32:
         return float(np.linalg.norm(matrix, 2))
     scaled = matrix / size
-    last = len(matrix) - 1
-    top = scipy.linalg.eigh(
-        scaled.conj().T @ scaled, eigvals_only=True, subset_by_index=[last, last], check_finite=False
-    )
-    return float(size * np.sqrt(top[0]))
+    return float(size * np.sqrt(_leading(scaled.conj().T @ scaled, eigvals_only=True)[0]))
+
+
+def numerical_radius(A: np.ndarray) -> float:
+    """Return the largest |x^* A x| over unit vectors.
+
+    The largest eigenvalue of Re(e^(i phi) A) is computed in evenly spaced directions phi, and the best direction is
+    refined: with its eigenvector x, the direction of x^* A x is a better one. At worst the result is 0.12 % too small,
+    usually by less than 1e-9.
+    """
+
+    def real_part(phi: float) -> np.ndarray:
+        rotated = np.exp(1j * phi) * A
+        return (rotated + rotated.conj().T) / 2
+
+    if np.iscomplexobj(A):
+        directions = np.linspace(-np.pi, np.pi, 2 * DIRECTIONS, endpoint=False)
+    else:
+        directions = np.linspace(0, np.pi, DIRECTIONS + 1)
+    phi = max(directions, key=lambda direction: float(_leading(real_part(direction), eigvals_only=True)[0]))
+    best = 0.0
+    for _ in range(100):
+        (reach,), x = _leading(real_part(phi))
+        if reach <= best * (1 + 1e-10):
+            break
+        best, phi = float(reach), -float(np.angle(np.vdot(x, A @ x)))
+    return best
+
+
+def _leading(hermitian: np.ndarray, *, eigvals_only: bool = False) -> Any:
+    """Return the largest eigenvalue, in an array, and unless `eigvals_only` its eigenvector."""
+    last = len(hermitian) - 1
+    return scipy.linalg.eigh(hermitian, subset_by_index=[last, last], eigvals_only=eigvals_only, check_finite=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import isfinite
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -13,9 +13,6 @@ from torch import Tensor
 from mnemoscope.base.array_types import Float
 from mnemoscope.lenses.result import Result
 from mnemoscope.lenses.spectra.resolvent import smallest_singular_values
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 CHUNK = 4096
 """Number of points that are computed together; they need about 50 size x CHUNK bytes."""
@@ -58,10 +55,6 @@ A perturbation of norm 0.1 can move an eigenvalue to 8.0% of the points, one of 
             f"{float(self.sigma.max()):.4g}. A perturbation of norm 0.1 can move an eigenvalue to {shares[0]} of the "
             f"points, one of norm 0.01 to {shares[1]}."
         )
-
-    def figure(self) -> Figure:
-        """Draw contours of sigma_min in the complex plane (needs the `report` extra)."""
-        return super().figure()
 
 
 def pseudospectrum(S: np.ndarray, resolution: int, box: Box, real: bool) -> Pseudospectrum:

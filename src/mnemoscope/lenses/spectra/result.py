@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Complex, Float, Inexact
-from mnemoscope.lenses.result import Flags, Result
+from mnemoscope.lenses.result import Result
 from mnemoscope.lenses.spectra.kreiss import ROUNDING, kreiss_constant
-from mnemoscope.lenses.spectra.numerical_range import numerical_abscissa, numerical_radius
-from mnemoscope.lenses.spectra.powers import Growth, power_norms
+from mnemoscope.lenses.spectra.powers import Growth, numerical_radius, power_norms
 from mnemoscope.lenses.spectra.pseudospectra import Box, Pseudospectrum, box_around, pseudospectrum
 from mnemoscope.lenses.spectra.schur import SchurForm, complex_triangle
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 LIMIT = 256
 """Number of steps after which the search for the largest power of a 256 x 256 matrix gives up; smaller matrices take
@@ -41,6 +37,7 @@ class Spectrum(Result):
 
     noun: ClassVar[str] = "a spectrum"
     drawn_by: ClassVar[str] = "draw_spectrum"
+    former_fields: ClassVar[dict[str, str]] = {name: f"schur.{name}" for name in ("P", "Lambda", "T")}
 
     matrix: Inexact[Tensor, "size size"]
     schur: SchurForm
@@ -89,7 +86,7 @@ class Spectrum(Result):
     @cached_property
     def numerical_abscissa(self) -> float:
         """Largest Re x^* A x over unit vectors, the initial growth rate of a flow: d/dt |exp(t A)| at t = 0."""
-        return numerical_abscissa(self.matrix)
+        return float(torch.linalg.eigvalsh((self.matrix + self.matrix.mH) / 2)[-1])
 
     @cached_property
     def numerical_radius(self) -> float:
@@ -176,16 +173,6 @@ class Spectrum(Result):
         )
         matrix = f"A {size} x {size} matrix: {leading}, singular values up to {self.norm:.4g}."
         return f"{matrix} {normality} {_growth_sentence(self)}"
-
-    def figure(self) -> Figure:
-        """Draw eigenvalues, growth, singular values, Schur form, angles and sub-diagonals (needs `report`)."""
-        return super().figure()
-
-    @classmethod
-    def unpack(cls, tensors: dict[str, Tensor], flags: Flags) -> Spectrum:
-        """Make a spectrum from the fields; earlier versions saved the Schur form without a prefix."""
-        schur = ("P", "Lambda", "T")
-        return super().unpack({f"schur.{name}" if name in schur else name: t for name, t in tensors.items()}, flags)
 
 
 def _growth_sentence(spectrum: Spectrum) -> str:

@@ -1,34 +1,26 @@
-"""Figures of variables: the wave of variables through the subspaces, and the evidence (need the `report` extra).
-
-`colours` has the keys of `LIGHT`; `font_size` is the size of the text in points.
-"""
+"""Figures of variables: the wave of variables through the subspaces, and the evidence (need the `report` extra)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from math import isnan
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from mnemoscope.drawing.axes import new_figure, style_axes
-from mnemoscope.drawing.palette import LIGHT
+from mnemoscope.drawing.axes import Figure, new_figure, style_axes
+from mnemoscope.drawing.palette import LIGHT, Colours
 from mnemoscope.lenses.variables.interventions import PASSED
 from mnemoscope.lenses.variables.modes import FLOOR
 from mnemoscope.lenses.variables.result import Variables
 from mnemoscope.lenses.variables.wave import draw_wave, signed_colours, wave_height
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 __all__ = ["draw_evidence", "draw_variables", "draw_wave"]
 
-Panel = Callable[[Any, Variables, Mapping[str, str]], None]
+Panel = Callable[[Any, Variables, Colours], None]
 
 
-def draw_variables(
-    result: Variables, colours: Mapping[str, str] = LIGHT, *, figure: Any = None, font_size: float = 9
-) -> Figure:
+def draw_variables(result: Variables, colours: Colours = LIGHT, *, figure: Any = None, font_size: float = 9) -> Figure:
     """Draw the wave, and below it the evidence: modes, scores, ranks, F, decoding and causal tests.
 
     Without variables there are two panels, and the reason as text.
@@ -45,12 +37,7 @@ def draw_variables(
 
 
 def draw_evidence(
-    result: Variables,
-    colours: Mapping[str, str] = LIGHT,
-    *,
-    figure: Any = None,
-    columns: int = 3,
-    font_size: float = 9,
+    result: Variables, colours: Colours = LIGHT, *, figure: Any = None, columns: int = 3, font_size: float = 9
 ) -> Figure:
     """Draw the panels with the evidence."""
     panels = _panels(result)
@@ -77,7 +64,7 @@ def _panels(result: Variables) -> list[Panel]:
     return panels
 
 
-def _plane(axes: Any, result: Variables, colours: Mapping[str, str]) -> None:
+def _plane(axes: Any, result: Variables, colours: Colours) -> None:
     values, count = result.modes.eigenvalues.numpy(), result.modes.count
     turn = np.linspace(0, 2 * np.pi, 361)
     axes.fill(np.cos(turn), np.sin(turn), facecolor=colours["inside"], edgecolor=colours["muted"], linewidth=0.8)
@@ -90,22 +77,17 @@ def _plane(axes: Any, result: Variables, colours: Mapping[str, str]) -> None:
         style = {"s": 46, "facecolor": "none", "edgecolor": colours["ink"], "linewidth": 0.7, "label": "theory"}
         axes.scatter(np.real(rings), np.imag(rings), zorder=4, **style)
     axes.set_aspect("equal", adjustable="datalim")
-    axes.set(
-        xlabel="Re λ",
-        ylabel="Im λ",
-        title=f"Eigenvalues {'at the fixed point' if result.around == 'rest' else 'of the fitted step'}",
-    )
+    where = "at the fixed point" if result.around == "rest" else "of the fitted step"
+    axes.set(xlabel="Re λ", ylabel="Im λ", title=f"Eigenvalues {where}")
 
 
-def _scores(axes: Any, result: Variables, colours: Mapping[str, str]) -> None:
+def _scores(axes: Any, result: Variables, colours: Colours) -> None:
     modes = result.modes
     scores, count = modes.scores.numpy(), modes.count
     highest = float(scores.max(initial=0))
-    axes.set_title("Scores of the modes")
-    axes.set_xlabel("mode, by falling score")
+    axes.set(xlabel="mode, by falling score", title="Scores of the modes")
     if highest == 0:
-        axes.set_xticks([])
-        axes.set_yticks([])
+        axes.set(xticks=[], yticks=[])
         style = {"ha": "center", "va": "center", "transform": axes.transAxes, "color": colours["muted"]}
         axes.text(0.5, 0.5, "all scores are 0", **style)
         return
@@ -125,14 +107,12 @@ def _scores(axes: Any, result: Variables, colours: Mapping[str, str]) -> None:
         style = {"xytext": (4, 0), "textcoords": "offset points", "va": "center"}
         axes.annotate(ratio, place, color=colours["ink"], **style)
     axes.set_yscale("log")
-    axes.set_ylim(floor / 2, 4 * highest)
-    axes.set_xlim(0, len(scores) + 1)
-    axes.set_ylabel(f"score after {modes.steps} steps")
+    axes.set(xlim=(0, len(scores) + 1), ylim=(floor / 2, 4 * highest), ylabel=f"score after {modes.steps} steps")
     axes.yaxis.set_major_formatter(_power_of_ten)
     axes.yaxis.set_minor_formatter(lambda value, _: "")
 
 
-def _ranks(axes: Any, result: Variables, colours: Mapping[str, str]) -> None:
+def _ranks(axes: Any, result: Variables, colours: Colours) -> None:
     assert result.structure is not None
     ranks, count = result.structure.rank_profile.numpy(), result.modes.count
     steps = np.arange(len(ranks) + 1)
@@ -142,13 +122,12 @@ def _ranks(axes: Any, result: Variables, colours: Mapping[str, str]) -> None:
         if len(ranks) <= 10 and rank - below > 0.08 * ranks.max():  # else there is no room for the label
             style = {"textcoords": "offset points", "xytext": (-3, 0), "ha": "right", "va": "center"}
             axes.annotate(f"+{rank - below}", (step, (rank + below) / 2), color=colours["ink"], **style)
-    axes.set_xlim(0, len(ranks) + 0.6)
-    axes.set_ylim(0, 1.12 * max(count, int(ranks.max())))
+    axes.set(xlim=(0, len(ranks) + 0.6), ylim=(0, 1.12 * max(count, int(ranks.max()))))
     axes.locator_params(integer=True)
     axes.set(xlabel="number of readings", ylabel="rank", title="Rank of the readings")
 
 
-def _boundary(axes: Any, result: Variables, colours: Mapping[str, str]) -> None:
+def _boundary(axes: Any, result: Variables, colours: Colours) -> None:
     F, N, size = result.F.numpy(), result.variables, result.size
     reach = max(float(np.abs(F).max()), 1.0)
     extent = (-0.5, N * size - 0.5, size - 0.5, -0.5)
@@ -166,7 +145,7 @@ def _boundary(axes: Any, result: Variables, colours: Mapping[str, str]) -> None:
     axes.set_title(f"F, largest entry {np.abs(F).max():.3g} (blue +)")
 
 
-def _decoding(axes: Any, result: Variables, colours: Mapping[str, str]) -> None:
+def _decoding(axes: Any, result: Variables, colours: Colours) -> None:
     trials = result.trials
     assert trials is not None
     first = trials.number - 1  # before that, some subspaces are empty
@@ -179,12 +158,11 @@ def _decoding(axes: Any, result: Variables, colours: Mapping[str, str]) -> None:
     r2 = trials.r2_over_time.numpy()[first:]
     label = "R²" if r2.max() > 0 else "R² (below 0)"
     axes.plot(times, r2, color=colours["saddle-2"], linewidth=1.2, label=label)
-    axes.set_xlim(0.5, len(trials.decoded) + 0.5)
-    axes.set_ylim(0, 1.04)
     axes.set(xlabel="step", ylabel="share decoded", title="Decoding from the states")
+    axes.set(xlim=(0.5, len(trials.decoded) + 0.5), ylim=(0, 1.04))
 
 
-def _tests(axes: Any, result: Variables, colours: Mapping[str, str]) -> None:
+def _tests(axes: Any, result: Variables, colours: Colours) -> None:
     for place, test in enumerate(result.tests):
         key = "stable" if test.passed else "unstable"
         axes.barh(place + 0.22, max(test.agreement, 0), 0.3, color=colours[key], alpha=0.75, linewidth=0)
@@ -198,10 +176,8 @@ def _tests(axes: Any, result: Variables, colours: Mapping[str, str]) -> None:
     axes.scatter([], [], marker="D", s=20, color=colours["saddle-1"], linewidth=0, label="of the changes")
     axes.plot([], [], "|", color=colours["ink"], markersize=8, markeredgewidth=1.6, label="control")
     axes.axvline(PASSED, color=colours["ink"], linewidth=0.9, linestyle=(0, (4, 3)), label=f"{PASSED:g}")
-    axes.set_xlim(0, 1.03)
-    axes.set_ylim(len(result.tests) - 0.45, -0.45)
+    axes.set(xlim=(0, 1.03), ylim=(len(result.tests) - 0.45, -0.45), title="Causal tests: share of the future")
     axes.set_yticks([])
-    axes.set_title("Causal tests: share of the future")
 
 
 def _power_of_ten(value: float, _: int) -> str:
@@ -213,7 +189,7 @@ def _power_of_ten(value: float, _: int) -> str:
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
-def _legend(axes: Any, colours: Mapping[str, str], font_size: float) -> None:
+def _legend(axes: Any, colours: Colours, font_size: float) -> None:
     """Put the legend below the panel, where it hides nothing; in two columns if the font is large."""
     from matplotlib.transforms import offset_copy
 

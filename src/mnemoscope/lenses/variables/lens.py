@@ -11,9 +11,8 @@ from mnemoscope.base.array_types import Float
 from mnemoscope.lenses.variables.interventions import PASSED, REMOVED, CausalTest, causal_tests
 from mnemoscope.lenses.variables.linearisation import Linearisation, Readout, check_inputs, fit_to_states, linearise
 from mnemoscope.lenses.variables.modes import KEPT, LASTING_STEPS, Modes, memory_modes
-from mnemoscope.lenses.variables.powers import structure_by_powers
 from mnemoscope.lenses.variables.result import Status, Variables
-from mnemoscope.lenses.variables.structure import Structure, find_structure
+from mnemoscope.lenses.variables.structure import Structure, find_structure, structure_by_powers
 from mnemoscope.lenses.variables.trials import Trials, random_inputs, run_trials
 
 BATCH = 64

@@ -102,11 +102,10 @@ def linearise(
         return read(dynamics.cell.output(dynamics.layout.unflatten(state[None])))[0]
 
     C = torch.func.jacrev(output)(rest).reshape(-1, size).detach()
-    cell = dynamics.cell
-    phi = cell.phi.description() if isinstance(cell, Elman) else None
-    name = f"{type(cell).__name__}{f' ({phi.name})' if phi is not None else ''}, {size} numbers in a state"
-    linear = phi is not None and phi.name == "linear"
-    return Linearisation(A.detach(), B.detach(), C, rest, dynamics, read, name, linear, _count_kinks(dynamics, rest))
+    phi = _nonlinearity(dynamics.cell)
+    name = f"{type(dynamics.cell).__name__}{f' ({phi})' if phi else ''}, {size} numbers in a state"
+    kinks = _count_kinks(dynamics, rest)
+    return Linearisation(A.detach(), B.detach(), C, rest, dynamics, read, name, phi == "linear", kinks)
 
 
 @torch.no_grad()
@@ -190,12 +189,8 @@ def _as_function(readout: Readout, features: int) -> Callable[[Tensor], Tensor]:
             raise ValueError(f"The readout must be (outputs, {features}), but its shape is {tuple(readout.shape)}.")
         W = readout.detach().to(device="cpu", dtype=torch.float64).clone()
         return lambda output: output @ W.mT
-    if isinstance(readout, nn.Linear):
-        if readout.in_features != features:
-            raise ValueError(f"The readout takes {readout.in_features} features, but the network gives {features}.")
-        W = readout.weight.detach().to(device="cpu", dtype=torch.float64).clone()
-        b = 0.0 if readout.bias is None else readout.bias.detach().to(device="cpu", dtype=torch.float64).clone()
-        return lambda output: output @ W.mT + b
+    if isinstance(readout, nn.Linear) and readout.in_features != features:
+        raise ValueError(f"The readout takes {readout.in_features} features, but the network gives {features}.")
     if isinstance(readout, nn.Module):
         return deepcopy(readout).eval().requires_grad_(False).to(device="cpu", dtype=torch.float64)
     if callable(readout):
@@ -226,13 +221,17 @@ def _nearest_fixed_point(dynamics: Dynamics) -> Float[Tensor, " units"]:
     return fp.states[(fp.states - dynamics.origin).norm(dim=1).argmin()]
 
 
+def _nonlinearity(cell: Cell) -> str:
+    """Return the name of the nonlinearity of an Elman cell; empty for other cells and functions without a name."""
+    known = cell.phi.description() if isinstance(cell, Elman) else None
+    return "" if known is None else known.name
+
+
 def _count_kinks(dynamics: Dynamics, rest: Tensor) -> int:
     """Return the number of relu units whose input is 0 at the fixed point."""
-    cell = dynamics.cell
-    phi = cell.phi.description() if isinstance(cell, Elman) else None
-    if phi is None or phi.name != "relu":
+    if _nonlinearity(dynamics.cell) != "relu":
         return 0
-    before = cell.intermediates(dynamics.input, rest[None])["pre"]
+    before = dynamics.cell.intermediates(dynamics.input, rest[None])["pre"]
     return int((before.abs() <= 1e-12 * max(1.0, float(before.abs().max()))).sum())
 
 

@@ -11,7 +11,7 @@ from mnemoscope.base.array_types import Float
 from mnemoscope.cells import Model
 from mnemoscope.connectivity.signed_selection import SignedSelection, companion
 from mnemoscope.lenses.variables.basis import MemoryBasis
-from mnemoscope.lenses.variables.matrices import boundary_matrix, elman_model
+from mnemoscope.lenses.variables.theory import boundary_matrix, elman_model
 
 TRANSIENT_RADIUS = 0.7
 """Spectral radius of the transients."""

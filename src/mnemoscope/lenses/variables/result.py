@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from math import isnan
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from torch import Tensor
 
@@ -18,9 +18,6 @@ from mnemoscope.lenses.variables.interventions import REMOVED, CausalTest
 from mnemoscope.lenses.variables.modes import Modes
 from mnemoscope.lenses.variables.structure import Structure
 from mnemoscope.lenses.variables.trials import Trials
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 Status = Literal["none", "untested", "refuted", "explained"]
 _VERDICTS: dict[Status, str] = {
@@ -42,6 +39,12 @@ class Variables(Result):
     noun: ClassVar[str] = "the variables of a network"
     drawn_by: ClassVar[str] = "draw_variables"
     former_kinds: ClassVar[tuple[str, ...]] = ("variable memories",)
+    former_fields: ClassVar[dict[str, str]] = {
+        **{f"found.{field.name}": f"structure.{field.name}" for field in fields(Structure)},
+        **{f"found.{name}": f"structure.basis.{name}" for name in ("vectors", "duals")},
+        "variables": "structure.basis.variables",
+        "trials.silent": "trials.input_steps",
+    }
 
     name: str
     """Description of the network."""
@@ -168,10 +171,6 @@ class Variables(Result):
             )
         return "\n".join([*lines, *map(_describe_test, self.tests)])
 
-    def figure(self) -> Figure:
-        """Draw the wave of variables through the subspaces, and the evidence (needs the `report` extra)."""
-        return super().figure()
-
     def save(self, path: str | Path, *, states: bool = True) -> None:
         """Write one `.safetensors` file; without the states of the trials it is much smaller."""
         result = self
@@ -185,8 +184,9 @@ class Variables(Result):
 
     @classmethod
     def unpack(cls, tensors: dict[str, Tensor], flags: Flags) -> Variables:
-        flags = _flatten_selection(flags)
-        tensors, flags = ({_current_name(name): value for name, value in part.items()} for part in (tensors, flags))
+        flags = dict(flags)
+        rule: dict[str, Any] = flags.pop("found.selection", None) or {}  # once a flag of its own
+        flags |= {f"structure.selection.{name}": flag for name, flag in rule.items()}
         tests = tuple(CausalTest(**test) for test in flags.pop("tests"))
         return replace(super().unpack(tensors, flags), tests=tests)
 
@@ -194,27 +194,6 @@ class Variables(Result):
         if self.structure is None:
             raise ValueError(f"No variables were found: {self.reason}")
         return self.structure
-
-
-_FORMER_NAMES = {
-    "variables": "structure.basis.variables",
-    "found.vectors": "structure.basis.vectors",
-    "found.duals": "structure.basis.duals",
-    "trials.silent": "trials.input_steps",
-}
-
-
-def _current_name(name: str) -> str:
-    """Return the name of a field in this version, from its name in this or an earlier one."""
-    name = _FORMER_NAMES.get(name, name)
-    return f"structure.{name.removeprefix('found.')}" if name.startswith("found.") else name
-
-
-def _flatten_selection(flags: Flags) -> Flags:
-    """Turn the nested signed selection of earlier versions into one flag per field."""
-    rule: dict[str, Any] = flags.get("found.selection") or {}
-    others = {name: flag for name, flag in flags.items() if name != "found.selection"}
-    return others | {f"found.selection.{name}": flag for name, flag in rule.items()}
 
 
 def describe_rule(rule: SignedSelection) -> str:

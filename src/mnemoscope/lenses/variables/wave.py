@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from textwrap import fill
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from mnemoscope.connectivity.signed_selection import SignedSelection
-from mnemoscope.drawing.axes import new_figure, style_axes
-from mnemoscope.drawing.palette import LIGHT, PALETTE
+from mnemoscope.drawing.axes import Figure, new_figure, style_axes
+from mnemoscope.drawing.palette import LIGHT, PALETTE, Colours
 from mnemoscope.lenses.variables.result import Variables
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 PERIODS = 4
 """Steps shown after the last input, as a multiple of the number of variables."""
@@ -25,12 +21,7 @@ MOST_LABELS = 12
 
 
 def draw_wave(
-    result: Variables,
-    trial: int = 0,
-    colours: Mapping[str, str] = LIGHT,
-    *,
-    figure: Any = None,
-    font_size: float = 9,
+    result: Variables, trial: int = 0, colours: Colours = LIGHT, *, figure: Any = None, font_size: float = 9
 ) -> Figure:
     """Draw the content of each subspace at each step of one trial by colour, and the path of one number as a line.
 
@@ -64,8 +55,7 @@ def draw_wave(
     if result.selection is not None:
         _draw_path(axes, result.selection, trials.input_steps, steps, colours["ink"])
     _label_phases(axes, trials.input_steps, steps, colours)
-    axes.set_xlim(0.5, steps + 0.5)
-    axes.set_ylim(N * size - 0.5, -0.5)
+    axes.set(xlim=(0.5, steps + 0.5), ylim=(N * size - 0.5, -0.5))
     axes.locator_params(axis="x", integer=True)
     shown = range(N) if N <= MOST_LABELS else range(0, N, -(-N // MOST_LABELS))
     names = {0: "1, oldest", N - 1: f"{N}, newest"} if N > 1 else {}
@@ -132,13 +122,13 @@ def _draw_path(axes: Any, rule: SignedSelection, input_steps: int, steps: int, c
         before = segment[-1]
 
 
-def _label_phases(axes: Any, input_steps: int, steps: int, colours: Mapping[str, str]) -> None:
+def _label_phases(axes: Any, input_steps: int, steps: int, colours: Colours) -> None:
     above = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points", "xytext": (0, 3), "va": "bottom"}
     for first, last, label in ((0, input_steps, "inputs"), (input_steps, steps, "no input: the network runs freely")):
         if last > first:
             axes.annotate(label, ((first + last + 1) / 2, 1), ha="center", color=colours["muted"], **above)
 
 
-def _write(axes: Any, text: str, colours: Mapping[str, str], font_size: float) -> None:
+def _write(axes: Any, text: str, colours: Colours, font_size: float) -> None:
     place = {"ha": "center", "va": "center", "transform": axes.transAxes}
     axes.text(0.5, 0.5, text, color=colours["ink"], size=font_size + 1, linespacing=1.5, **place)
