@@ -13,6 +13,7 @@ from mnemoscope.cells.lagrangians import Logistic, Polynomial, Softmax, Tanh
 from mnemoscope.lenses.energy.bounds import lower_bound
 from mnemoscope.lenses.energy.bregman import step_descent
 from mnemoscope.lenses.energy.counterexample import periodic_orbit
+from mnemoscope.lenses.energy.flow import FlowEnergy
 from mnemoscope.lenses.energy.lyapunov import lyapunov_functions
 from mnemoscope.lenses.energy.recurrence import Recurrence
 from mnemoscope.lenses.energy.schedule import Schedule
@@ -499,15 +500,14 @@ def test_flows_have_the_expected_kind(options, Phi, kind):
 
 
 def test_the_rate_of_the_settling_function_equals_autograd():
-    from mnemoscope.lenses.energy.flow import flow_rates, flow_terms
-
     memory = EpisodicMemory(normal(4, 3), symmetric(3) @ symmetric(3), T_h=0.1, alpha_s=0.6, alpha_c=0.9)
     w = Weights.from_memory(memory)
     state = EpisodicState(normal(9, 4, seed=1), normal(9, 3, seed=2), normal(9, 4, seed=3))
     with torch.no_grad():
         velocity = memory(torch.zeros(4).double(), state)
-    rate = flow_rates(memory, w, "settling", state, velocity).total
-    expected = rate_by_autograd(lambda *parts: flow_terms(w, "settling", EpisodicState(*parts)).total, state, velocity)
+    function = FlowEnergy(memory, w, "settling")
+    rate = function.rates(state, velocity).total
+    expected = rate_by_autograd(lambda *parts: function.terms(EpisodicState(*parts)).total, state, velocity)
     assert torch.allclose(rate, expected, rtol=1e-11, atol=1e-11)
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from mnemoscope.cells import EpisodicMemory, EpisodicState
 from mnemoscope.lenses.energy.bounds import lower_bound
 from mnemoscope.lenses.energy.counterexample import STARTS
-from mnemoscope.lenses.energy.flow import flow_guarantee, flow_rates, flow_sizes, flow_slack, flow_terms
+from mnemoscope.lenses.energy.flow import flow_function
 from mnemoscope.lenses.energy.recurrence import EPS
 from mnemoscope.lenses.energy.result import EnergyDescent
 from mnemoscope.lenses.energy.trajectories import Plan, check_states
@@ -26,8 +26,7 @@ def flow_descent(
     memory = cell.frozen(torch.float64)
     assert isinstance(memory, EpisodicMemory)
     weights = replace(Weights.from_memory(memory, input), rounding=torch.finfo(cell.Xi.dtype).eps)
-    guarantee = flow_guarantee(memory, weights, plan.tolerance)
-    kind = guarantee.kind
+    function = flow_function(memory, weights, plan.tolerance)
     u, (features, memories) = weights.current, weights.Xi.shape
 
     def random(count: int) -> EpisodicState:
@@ -43,34 +42,33 @@ def flow_descent(
         times = torch.arange(len(states.V_f)).double() if times is None else times.double()
         if times.shape != states.V_f.shape[:1]:
             raise ValueError(f"There are {len(states.V_f)} states, but times are of shape {tuple(times.shape)}.")
-    energy = flow_terms(weights, kind, states)
-    velocities = memory(u, states)
-    rates = flow_rates(memory, weights, kind, states, velocities)
-    bound = lower_bound(weights, states.V_d[0]) if kind == "frozen" else None
+    energy, velocities = function.terms(states), memory(u, states)
+    rates = function.rates(states, velocities)
+    bound = lower_bound(weights, states.V_d[0]) if function.kind == "frozen" else None
     descent = EnergyDescent(
         system=f"the episodic memory ({weights.sigma_f.name}, {features} features, {memories} memories)",
-        guaranteed=guarantee.guaranteed,
-        kind=kind,
-        reason=guarantee.reason,
+        guaranteed=function.guaranteed,
+        kind=function.kind,
+        reason=function.reason,
         times=times,
         names=tuple(energy.terms),
         terms=energy.stacked,
         causes=tuple(rates.terms),
         changes=rates.stacked,
-        sizes=flow_sizes(memory, weights, kind, states, velocities),
+        sizes=function.sizes(states, velocities),
         continuous=True,
         given=trajectory is not None,
         precision=EPS,
         deviation=0.0 if trajectory is None else _deviation(memory, states, times, u),
-        asymmetry=guarantee.asymmetry,
+        asymmetry=function.asymmetry,
         bound=nan if bound is None else float(bound.value.min()),
         bound_reason="" if bound is None else bound.reason,
-        slack=flow_slack(memory, weights, guarantee, states, velocities),
+        slack=function.slack(states, velocities),
     )
     if descent.guaranteed:
         return descent
     tried = random(STARTS)
-    upward = flow_rates(memory, weights, kind, tried, memory(u, tried)).total
+    upward = function.rates(tried, memory(u, tried)).total
     worst = int(upward.argmax())
     if upward[worst] <= 0:
         return descent

@@ -31,8 +31,7 @@ def draw_descent(descent: EnergyDescent, colours: Colours = LIGHT, *, font_size:
     energy.set(title="Never rises" if descent.guaranteed else "May rise", ylabel="energy")
     _lines(terms, times, descent.names, descent.terms.mean(2).numpy(), colours)
     terms.set(title="Terms, mean")
-    steps = descent.changes.mean(2).numpy()
-    _lines(causes, ends, descent.causes, steps, colours)
+    _lines(causes, ends, descent.causes, descent.changes.mean(2).numpy(), colours)
     causes.axhline(0, color=colours["muted"], linewidth=0.8)
     causes.set(title="dE/dt by population, mean" if descent.continuous else "Change in a step by cause, mean")
     for axes in (energy, terms, causes):
@@ -61,15 +60,8 @@ def _lines(axes: Any, times: np.ndarray, names: tuple[str, ...], values: np.ndar
 
 def _legend_below(axes: Any, font_size: float) -> None:
     if axes.get_legend_handles_labels()[0]:
-        axes.legend(
-            frameon=False,
-            fontsize=font_size,
-            loc="upper center",
-            bbox_to_anchor=(0.5, -0.2),
-            ncols=2,
-            handlelength=1.8,
-            columnspacing=1.2,
-        )
+        style = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.2), "handlelength": 1.8, "columnspacing": 1.2}
+        axes.legend(frameon=False, fontsize=font_size, ncols=2, **style)
 
 
 def draw_surface(surface: EnergySurface, colours: Colours = LIGHT, *, font_size: float = 9) -> Figure:
@@ -115,9 +107,8 @@ def draw_surface(surface: EnergySurface, colours: Colours = LIGHT, *, font_size:
     known = {}
     for axes in panels[:count]:  # a panel whose lowest point is on the edge of the grid does not show it
         known |= {label: handle for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
-    figure.legend(
-        list(known.values()), list(known), loc="outside upper center", ncols=3, frameon=False, fontsize=font_size
-    )
+    style = {"loc": "outside upper center", "ncols": 3, "frameon": False, "fontsize": font_size}
+    figure.legend(list(known.values()), list(known), **style)
     return figure
 
 

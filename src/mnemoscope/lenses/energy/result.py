@@ -17,15 +17,12 @@ from mnemoscope.lenses.result import Flags, Result
 INTEGRATED = 1e-4
 """Relative deviation of a given flow between two times that counts as integration error."""
 _FUNCTIONS = {
-    "frozen": "energy",
     "schedule": "energy, with the term of V_d for any schedule,",
-    "one-step": "energy",
     "two-step": "energy of two successive states",
     "contraction": "distance from the fixed point",
     "settling": "energy, with the term of V_d that settles,",
-    "none": "energy",
 }
-"""Name of the function for each kind."""
+"""Name of the function for each kind that is not just an energy."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -141,7 +138,7 @@ class EnergyDescent(Result):
 
 
 def _sentences(descent: EnergyDescent) -> Iterator[str]:
-    function = f"{_FUNCTIONS[descent.kind]} of {descent.system}"
+    function = f"{_FUNCTIONS.get(descent.kind, 'energy')} of {descent.system}"
     if descent.guaranteed:
         yield f"The {function} never rises: {descent.reason}."
     else:

@@ -9,6 +9,8 @@ off after a number of terms that the paper does not state.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 from torch.linalg import solve_triangular
@@ -36,9 +38,11 @@ def solve_published(system: MatrixSystem, lags: int, terms: int = TERMS) -> Solu
             f'method="exact" takes any.'
         )
     _check_convergence(system)
-    rows = _factor(system.U.mT, system.covariances[0], terms if system.slots else 0)
-    columns = _factor(system.V.mT, system.covariances[1], terms if system.slots else 0)
-    W = _sum_over_passes(system, terms) if system.slots else system.W
+    passes = terms if system.slots else 0
+    rows = _factor(system.U.mT, system.covariances[0], passes)
+    columns = _factor(system.V.mT, system.covariances[1], passes)
+    # sum_m D^m, D^m = sum_i U^iT D^(m-1) V^i: W after all passes through the queue, without their delay
+    W = _sum_over_passes(lambda D: power_sum(system.U.mT, D, system.V), system.W, passes)
     step = Kronecker(system.U.mT, system.V.mT)
     traces, total = [], torch.zeros((), dtype=W.dtype)
     for number, signal in enumerate(powers(step, W.flatten())):
@@ -79,12 +83,7 @@ def _factor(A: Float[Tensor, "size size"], noise: Tensor, passes: int) -> Float[
     S = covariance_factor(Dense(A), torch.linalg.cholesky(noise))
     if not passes:
         return S
-    term = S @ S.mT
-    total = term
-    for _ in range(passes):
-        term = covariance(Dense(A), term)
-        total = total + term
-    S, failed = torch.linalg.cholesky_ex(total)
+    S, failed = torch.linalg.cholesky_ex(_sum_over_passes(lambda Q: covariance(Dense(A), Q), S @ S.mT, passes))
     if failed.item():
         raise ValueError(
             f"After {passes} passes through the queue the published covariance is too ill-conditioned to be inverted: "
@@ -93,10 +92,9 @@ def _factor(A: Float[Tensor, "size size"], noise: Tensor, passes: int) -> Float[
     return S
 
 
-def _sum_over_passes(system: MatrixSystem, passes: int) -> Float[Tensor, "rows columns"]:
-    """Return `sum_m D^m`, `D^m = sum_i U^iT D^(m-1) V^i`: W after all passes through the queue, without their delay."""
-    total = term = system.W
+def _sum_over_passes(one_pass: Callable[[Tensor], Tensor], first: Tensor, passes: int) -> Tensor:
+    total = term = first
     for _ in range(passes):
-        term = power_sum(system.U.mT, term, system.V)
+        term = one_pass(term)
         total = total + term
     return total

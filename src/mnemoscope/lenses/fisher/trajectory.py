@@ -90,12 +90,13 @@ def _linear_steps(
     dynamics: Dynamics, xs: Tensor, states: Tensor, d: Tensor, L: Tensor
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield `A_t` (batch, size, size) and `b_t` (batch, size, 1) of every step, in the coordinates of the noise."""
+    scalar = torch.equal(L, L[0, 0] * torch.eye(len(L), dtype=L.dtype, device=L.device))
     together = max(1, WORKSPACE // (xs.shape[1] * dynamics.size**2))
     for x, h in zip(xs.split(together), states.split(together), strict=True):
         flat_x, flat_h = x.flatten(0, 1), h.flatten(0, 1)
         A = dynamics.jacobian(flat_h, flat_x)
         b = _input_derivative(dynamics, flat_x, flat_h, d.expand_as(flat_x))
-        A = A if _is_multiple_of_identity(L) else solve_triangular(L, A @ L, upper=False)
+        A = A if scalar else solve_triangular(L, A @ L, upper=False)
         b = solve_triangular(L, b.unsqueeze(-1), upper=False)
         yield from zip(A.unflatten(0, h.shape[:2]), b.unflatten(0, h.shape[:2]), strict=True)
 
@@ -117,7 +118,3 @@ def _positive_factor(noise: Noise, size: int) -> Float[Tensor, "size size"]:
             "not enter. Give those a small variance."
         )
     return L
-
-
-def _is_multiple_of_identity(L: Tensor) -> bool:
-    return torch.equal(L, L[0, 0] * torch.eye(len(L), dtype=L.dtype, device=L.device))

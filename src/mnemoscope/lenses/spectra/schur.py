@@ -61,7 +61,7 @@ class SchurForm:
     @cached_property
     def eigenvalues(self) -> Complex[Tensor, " size"]:
         """The eigenvalues in the order of Lambda; of a complex pair, the one above the real axis first."""
-        values = torch.complex(self.Lambda.diagonal().real, _imaginary(self.Lambda.diagonal())).clone()
+        values = self.Lambda.diagonal() + 0j
         first = self.block.nonzero()[:, 0]
         turn = self.Lambda.diagonal(-1)[first]
         values[first] += 1j * turn
@@ -162,7 +162,3 @@ def _blocks(S: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     starts = np.ones(len(S), dtype=bool)
     starts[pair + 1] = False
     return np.flatnonzero(starts), moduli[starts]
-
-
-def _imaginary(values: Tensor) -> Tensor:
-    return values.imag if values.is_complex() else torch.zeros_like(values)

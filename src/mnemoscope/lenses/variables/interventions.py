@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from math import isfinite, isnan
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
-from mnemoscope.base.array_types import Float
 from mnemoscope.lenses.variables.linearisation import Linearisation
 from mnemoscope.lenses.variables.structure import Structure
 from mnemoscope.lenses.variables.trials import Trials, evolve_variables, r2
@@ -49,7 +48,7 @@ class CausalTest:
 
 
 def causal_tests(
-    network: Linearisation, structure: Structure, trials: Trials, generator: torch.Generator
+    network: Linearisation, structure: Structure, trials: Trials, generator: Generator
 ) -> tuple[CausalTest, ...]:
     """Write a variable, flip a bit, swap two subspaces, transplant another trial's memory, keep or remove the memory.
 
@@ -60,54 +59,49 @@ def causal_tests(
     time = trials.input_steps + N - 1
     state, held = trials.states[time], trials.decoded[time]
     truth = trials.variables[time - N + 1 : time + 1]
-    experiment = _Experiment(network, structure, trials, time, max(PERIODS * N, FEWEST_STEPS))
+    experiment = _Experiment(network, structure, trials, time, max(PERIODS * N, FEWEST_STEPS), generator)
     rest = network.fixed_point
     memory = (state - rest) @ structure.projection.mT
     window = truth.movedim(0, 1)
     tests = []
     for name, prediction, values, true_values in _edits(structure, held, window, trials.bits, generator):
         change = structure.basis.embed(structure.expand_groups(values - structure.group_values(held)))
-        tests.append(experiment.test(name, prediction, change, structure.expand_groups(true_values), generator))
+        tests.append(experiment.test(name, prediction, change, structure.expand_groups(true_values)))
     other = torch.roll(torch.arange(len(state)), 1)
     name, prediction = "transplant the memory space", "the future of the trial it is taken from"
-    tests.append(experiment.test(name, prediction, memory[other] - memory, truth[:, other].movedim(0, 1), generator))
+    tests.append(experiment.test(name, prediction, memory[other] - memory, truth[:, other].movedim(0, 1)))
     name, prediction = "keep only the memory space", "nothing changes"
-    tests.append(experiment.test(name, prediction, rest + memory - state, window, generator))
-    tests.append(experiment.removal(-memory, generator))
+    tests.append(experiment.test(name, prediction, rest + memory - state, window))
+    tests.append(experiment.removal(-memory))
     return tuple(tests)
 
 
 class _Experiment:
     """The states at the time of the intervention, and the steps over which the outputs are compared."""
 
-    def __init__(self, network: Linearisation, structure: Structure, trials: Trials, time: int, steps: int) -> None:
-        self.network, self.structure, self.steps = network, structure, steps
+    def __init__(
+        self, network: Linearisation, structure: Structure, trials: Trials, time: int, steps: int, generator: Generator
+    ) -> None:
+        self.network, self.structure, self.steps, self.generator = network, structure, steps, generator
         self.state, self.bits, self.centre = trials.states[time], trials.bits, trials.centre
         held = trials.variables[time - structure.basis.variables + 1 : time + 1]
         self.old = evolve_variables(structure, held, steps)[-steps:]
 
-    def test(
-        self,
-        name: str,
-        prediction: str,
-        change: Tensor,
-        window: Float[Tensor, "batch variables size"],
-        generator: torch.Generator,
-    ) -> CausalTest:
-        """Compare the outputs after a change of the states with the future of the variables in `window`."""
+    def test(self, name: str, prediction: str, change: Tensor, window: Tensor) -> CausalTest:
+        """Compare the outputs after a change of the states with the future of `window`, (batch, variables, size)."""
         new = evolve_variables(self.structure, window.movedim(1, 0), self.steps)[-self.steps :]
         outputs = self._future(change)
         differs = new != self.old
         changed = self._score(outputs[differs], new[differs]) if differs.any() else float("nan")
-        return CausalTest(name, prediction, self._score(outputs, new), changed, self._control(change, generator))
+        return CausalTest(name, prediction, self._score(outputs, new), changed, self._control(change))
 
-    def removal(self, change: Tensor, generator: torch.Generator) -> CausalTest:
+    def removal(self, change: Tensor) -> CausalTest:
         """Return 1 - the power of the outputs along the old future, relative to an unchanged run."""
         after, before = self._along_old(self._future(change)), self._along_old(self._future(torch.zeros_like(change)))
         known = isfinite(after) and isfinite(before) and abs(before) > 1e-12
         drop = max(1 - (after / before) ** 2, 0.0) if known else 0.0
         prediction = "nothing of the old future is left"
-        return CausalTest(REMOVED, prediction, drop, float("nan"), self._control(change, generator))
+        return CausalTest(REMOVED, prediction, drop, float("nan"), self._control(change))
 
     def _along_old(self, outputs: Tensor) -> float:
         """Return the regression coefficient of the outputs on the old future, both centred over the trials."""
@@ -118,8 +112,8 @@ class _Experiment:
         run = self.network.free_run(self.state + change, self.steps)
         return self.network.outputs(run)[..., self.structure.outputs] - self.centre
 
-    def _control(self, change: Tensor, generator: torch.Generator) -> float:
-        random = torch.randn(change.shape, dtype=change.dtype, generator=generator)
+    def _control(self, change: Tensor) -> float:
+        random = torch.randn(change.shape, dtype=change.dtype, generator=self.generator)
         random *= change.norm(dim=1, keepdim=True) / random.norm(dim=1, keepdim=True)
         return self._score(self._future(random), self.old)
 
@@ -132,7 +126,7 @@ class _Experiment:
 
 
 def _edits(
-    structure: Structure, held: Tensor, truth: Tensor, bits: bool, generator: torch.Generator
+    structure: Structure, held: Tensor, truth: Tensor, bits: bool, generator: Generator
 ) -> Iterator[tuple[str, str, Tensor, Tensor]]:
     """Yield name, prediction, new values of the independent elements as the states hold them, and their true values."""
     now, true = structure.group_values(held), structure.group_values(truth)
@@ -166,7 +160,7 @@ def _edits(
         yield name, "they come up in each other's place", *swapped
 
 
-def _draw_pair(variables: int, generator: torch.Generator) -> tuple[int, int] | None:
+def _draw_pair(variables: int, generator: Generator) -> tuple[int, int] | None:
     if variables < 2:
         return None
     first = int(torch.randint(0, variables - 1, (), generator=generator))

@@ -152,14 +152,12 @@ def _first_succession(modes: Modes, C: Tensor, number: int | None) -> tuple[Mode
     If no gap yields one, return the reason at the largest gap. Nonlinear networks also form products of variables,
     which last nearly as long; they do not fit into a succession.
     """
-    first_reason = None
+    tried = []
     for cut in modes.cuts():
-        structure = find_structure(cut, C, number)
-        if not isinstance(structure, str):
-            return cut, structure
-        first_reason = structure if first_reason is None else first_reason
-    assert first_reason is not None
-    return modes, first_reason
+        tried.append((cut, find_structure(cut, C, number)))
+        if isinstance(tried[-1][1], Structure):
+            return tried[-1]
+    return tried[0]
 
 
 def _judge(trials: Trials, tests: tuple[CausalTest, ...]) -> tuple[Status, str]:

@@ -90,7 +90,9 @@ def find_structure(modes: Modes, C: Float[Tensor, "outputs units"], variables: i
             f"the {modes.count} modes that last are so nearly dependent on others (|v| |w| = {modes.condition:.2g}) "
             f"that float64 cannot separate them: such a network amplifies for a while, and need not remember"
         )
-    R, L = _coordinates(modes)
+    P = modes.projection()
+    R = torch.linalg.svd(P)[0][:, : modes.count]  # (units, k): orthonormal columns that span the memory space
+    L = R.mT @ P  # so that P = R L
     A, back = L @ modes.operator(1) @ R, L @ modes.operator(-1) @ R
     root = _inverse_root(_metric(A, C @ R, max(AVERAGED_STEPS, 2 * modes.count)))
     if root is None:
@@ -120,7 +122,7 @@ def find_structure(modes: Modes, C: Float[Tensor, "outputs units"], variables: i
     unit = _normalise(duals, root)
     groups, signs = _group(unit, modes.count)
     following = _normalise(reading @ A, root) @ unit.mT
-    newest = _newest(groups)
+    newest = sorted({int(group): place for place, group in enumerate(groups)}.values())  # reading of each group
     F = torch.zeros(kappa, len(duals), dtype=duals.dtype)
     F[:, newest] = (reading @ A) @ _inverse(duals[newest], root)
     profile, edges = torch.tensor(ranks), torch.tensor(margins, dtype=torch.float64)
@@ -160,13 +162,6 @@ def structure_by_powers(
     worst = float((F.abs().max(1).values / F.norm(dim=1)).min())
     projection, outputs = basis.projection(), torch.arange(size)
     return Structure(basis, projection, ranks, margins, groups, signs, F, outputs, worst, selection)
-
-
-def _coordinates(modes: Modes) -> tuple[Tensor, Tensor]:
-    """Return R (units, k), whose orthonormal columns span the memory space, and L with P = R L."""
-    P = modes.projection()
-    R = torch.linalg.svd(P)[0][:, : modes.count]
-    return R, R.mT @ P
 
 
 def _metric(A: Tensor, reading: Tensor, steps: int) -> Tensor:
@@ -230,12 +225,6 @@ def _group(unit: Tensor, count: int) -> tuple[Tensor, Tensor]:
         signs[same] = cosine[first, same].sign().to(torch.int64)
         number += 1
     return groups, signs
-
-
-def _newest(groups: Tensor) -> Tensor:
-    """Return the index of the newest reading of each group."""
-    last = {int(group): place for place, group in enumerate(groups)}
-    return torch.tensor(sorted(last.values()))
 
 
 def _selection(cosine: Tensor, variables: int, size: int) -> tuple[SignedSelection | None, float]:

@@ -145,11 +145,7 @@ class BindingNetwork:
 
     def sequence(self, inputs: Float[Tensor, "variables batch size"], steps: int) -> Float[Tensor, "time batch size"]:
         """Return the target sequence: the inputs, then x(t) = F [x(t-s); ...; x(t-1)]."""
-        x = [*self._check_inputs(inputs)]
-        for _ in range(steps):
-            held = torch.cat(x[-self.variables :], dim=-1)
-            x.append(held @ self.boundary.mT)
-        return torch.stack(x)
+        return continue_sequence(self.boundary, self._check_inputs(inputs), steps)
 
     def law(self, sequence: Float[Tensor, "time batch size"]) -> Float[Tensor, "time batch units"]:
         """Return the states by the universal law: subspace j holds x(T - s + j) at time T, for every F."""
@@ -215,6 +211,16 @@ class BindingNetwork:
                 f"{self.size}), but their shape is {tuple(inputs.shape)}."
             )
         return inputs.to(torch.float64)
+
+
+def continue_sequence(
+    F: Float[Tensor, "size memories"], first: Float[Tensor, "variables batch size"], steps: int
+) -> Float[Tensor, "time batch size"]:
+    """Return the first vectors, and after them x(t) = F [x(t-s); ...; x(t-1)]."""
+    x = [*first]
+    for _ in range(steps):
+        x.append(torch.cat(x[-len(first) :], dim=-1) @ F.mT)
+    return torch.stack(x)
 
 
 def variables_at(

@@ -10,6 +10,7 @@ from torch import Tensor
 from mnemoscope.base.array_types import Bool, Float
 from mnemoscope.lenses.variables.linearisation import Linearisation, input_duration
 from mnemoscope.lenses.variables.structure import Structure
+from mnemoscope.lenses.variables.theory import continue_sequence
 
 PERIODS, FEWEST_STEPS = 6, 64
 """Steps of a trial after its inputs: this many times the number of variables, and at least the second number."""
@@ -111,11 +112,7 @@ def evolve_variables(
     """Continue a sequence from its first N variables: by the signed selection if there is one, else by F_emp."""
     if structure.selection is not None:
         return structure.selection.simulate(first, steps)
-    sequence = list(first.unbind(0))
-    for _ in range(steps):
-        window = torch.stack(sequence[-structure.basis.variables :], -2)
-        sequence.append(window.flatten(-2) @ structure.F.mT)
-    return torch.stack(sequence)
+    return continue_sequence(structure.F, first, steps)
 
 
 def random_inputs(structure: Structure, batch: int, generator: torch.Generator) -> Float[Tensor, "time batch size"]:

@@ -36,7 +36,9 @@ def draw_wave(
         axes = figure.add_subplot()
         axes.set_axis_off()
         verdict = "No variables were found." if result.structure is None else "Variables were found, but not tested."
-        _write(axes, f"{verdict}\n{fill(result.reason, 96 if font_size < 12 else 64)}", colours, font_size)
+        text = f"{verdict}\n{fill(result.reason, 96 if font_size < 12 else 64)}"
+        style = {"ha": "center", "va": "center", "transform": axes.transAxes, "linespacing": 1.5}
+        axes.text(0.5, 0.5, text, color=colours["ink"], size=font_size + 1, **style)
         return figure
     batch = trials.decoded.shape[1]
     if not 0 <= trial < batch:
@@ -80,14 +82,13 @@ def signed_colours(values: np.ndarray, pixels: int = 1) -> np.ndarray:
 
     Each value fills `pixels` x `pixels` pixels, so that a viewer that smooths does not blur them.
     """
-    codes = {key: [[int(code[at : at + 2], 16) / 255 for at in (1, 3, 5)] for code in PALETTE[key]] for key in _SIGNS}
-    up, down = (np.mean(codes[key], axis=0) for key in _SIGNS)
+    up, down = (
+        np.mean([[int(code[at : at + 2], 16) / 255 for at in (1, 3, 5)] for code in PALETTE[key]], axis=0)
+        for key in ("stable", "unstable")
+    )
     strength = np.clip(np.nan_to_num(np.abs(values)), 0, 1)
     picture = np.concatenate([np.where(values[..., None] > 0, up, down), strength[..., None]], axis=-1)
     return picture.repeat(pixels, 0).repeat(pixels, 1)
-
-
-_SIGNS = ("stable", "unstable")
 
 
 def cycle_path(rule: SignedSelection, input_steps: int, steps: int) -> list[np.ndarray]:
@@ -127,8 +128,3 @@ def _label_phases(axes: Any, input_steps: int, steps: int, colours: Colours) -> 
     for first, last, label in ((0, input_steps, "inputs"), (input_steps, steps, "no input: the network runs freely")):
         if last > first:
             axes.annotate(label, ((first + last + 1) / 2, 1), ha="center", color=colours["muted"], **above)
-
-
-def _write(axes: Any, text: str, colours: Colours, font_size: float) -> None:
-    place = {"ha": "center", "va": "center", "transform": axes.transAxes}
-    axes.text(0.5, 0.5, text, color=colours["ink"], size=font_size + 1, linespacing=1.5, **place)
