@@ -164,11 +164,11 @@ def test_the_identity_holds_for_any_two_convex_functions(f, h):
     result = step_descent(w, x, y)
     assert not bool(result.rises.any())
     assert float(result.error.max()) < 1e-13
-    assert bool((result.by_features <= 1e-14 * result.size).all())
-    assert bool((result.by_memories <= 1e-14 * result.size).all())
+    assert bool((result.causes["features"] <= 1e-14 * result.size).all())
+    assert bool((result.causes["memories"] <= 1e-14 * result.size).all())
     free = step_descent(w, x, y, following=True)
     assert float(free.error.max()) < 1e-13
-    assert bool(free.by_delayed.any())
+    assert bool(free.causes["move of V_d"].any())
 
 
 def test_the_linear_case_equals_its_derivation_by_hand():

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Bool, Float
-from mnemoscope.lenses.energy.terms import map_energy
+from mnemoscope.lenses.energy.terms import Energy, map_energy
 from mnemoscope.lenses.energy.weights import Features, Weights
 
 ROUNDING = 512
@@ -34,24 +34,15 @@ class StepDescent:
 
     change: Float[Tensor, "*batch"]
     """E after the step minus E before it."""
-    by_features: Float[Tensor, "*batch"]
-    """-D_f(x+ || x)."""
-    by_memories: Float[Tensor, "*batch"]
-    """-D_h(V_h+ || V_h)."""
-    by_delayed: Float[Tensor, "*batch"]
-    """Change by the move of V_d; zeros if it is frozen."""
+    causes: Energy
+    """The right-hand side of the identity, see `step_causes`."""
     size: Float[Tensor, "*batch"]
     """Sum of the absolute values of all terms of both energies."""
 
     @property
-    def predicted(self) -> Float[Tensor, "*batch"]:
-        """The right-hand side of the identity."""
-        return self.by_features + self.by_memories + self.by_delayed
-
-    @property
     def error(self) -> Float[Tensor, "*batch"]:
         """Absolute difference of the two sides, relative to `size`."""
-        return (self.change - self.predicted).abs() / self.size.clamp_min(torch.finfo(self.size.dtype).tiny)
+        return (self.change - self.causes.total).abs() / self.size.clamp_min(torch.finfo(self.size.dtype).tiny)
 
     @property
     def rises(self) -> Bool[Tensor, "*batch"]:
@@ -73,24 +64,27 @@ def step_descent(weights: Weights, x: Features, y: Features, *, following: bool 
     _check(weights, x, y)
     after = weights.step(x, y)
     g, g_after = weights.sigma_f(x), weights.sigma_f(after)
-    V_h, V_h_after = weights.memory_drive(g, y), weights.memory_drive(g_after, y)
     y_after = g_after if following else y
     old, new = map_energy(weights, x, y), map_energy(weights, after, y_after)
-    moved = weights.sigma_h.value(V_h_after) - weights.sigma_h.value(weights.memory_drive(g_after, y_after))
-    return StepDescent(
-        new.total - old.total,
-        -weights.sigma_f.divergence(after, x),
-        -weights.sigma_h.divergence(V_h_after, V_h),
-        moved,
-        old.size + new.size,
-    )
+    causes = step_causes(weights, -weights.sigma_f.divergence(after, x), (g, g_after), (y, y_after))
+    return StepDescent(new.total - old.total, causes, old.size + new.size)
 
 
-def beyond_rounding(
-    change: Float[Tensor, "*batch"], size: Float[Tensor, "*batch"], precision: torch.dtype = torch.float64
-) -> Bool[Tensor, "*batch"]:
+def step_causes(
+    weights: Weights, features: Float[Tensor, "*batch"], g: tuple[Features, Features], y: tuple[Features, Features]
+) -> Energy:
+    """Return the change in a step by cause: `features`, which is -D_f(x+ || x), -D_h(V_h+ || V_h), and the move of V_d.
+
+    The rates g and V_d = y are given before and after the step.
+    """
+    V_h, V_h_after = (weights.memory_drive(rates, y[0]) for rates in g)
+    moved = weights.sigma_h.value(V_h_after) - weights.sigma_h.value(weights.memory_drive(g[1], y[1]))
+    return Energy({"features": features, "memories": -weights.sigma_h.divergence(V_h_after, V_h), "move of V_d": moved})
+
+
+def beyond_rounding(change: Float[Tensor, "*batch"], size: Float[Tensor, "*batch"]) -> Bool[Tensor, "*batch"]:
     """Return which changes are rises that rounding of terms of this size does not explain."""
-    return change > ROUNDING * torch.finfo(precision).eps * size
+    return change > ROUNDING * torch.finfo(torch.float64).eps * size
 
 
 def _check(weights: Weights, x: Tensor, y: Tensor) -> None:

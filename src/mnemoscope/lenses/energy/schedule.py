@@ -17,6 +17,7 @@ from torch import Tensor
 
 from mnemoscope.base.array_types import Float
 from mnemoscope.lenses.energy.bounds import LowerBound, lower_bound
+from mnemoscope.lenses.energy.bregman import step_causes
 from mnemoscope.lenses.energy.symmetry import Symmetry, describe_asymmetry, within_rounding
 from mnemoscope.lenses.energy.terms import Energy, rates_energy
 from mnemoscope.lenses.energy.trajectories import simulate
@@ -83,17 +84,12 @@ class Schedule:
     def change(self, rates: Rates) -> Energy:
         """Return the change in each step by cause: the two divergences, and the move of V_d after them."""
         weights, delayed = self.weights, self.delayed(rates)
-        g, g_after, y, y_after = rates[:-1], rates[1:], delayed[:-1], delayed[1:]
-        x, V_h, V_h_after = weights.field(g, y), weights.memory_drive(g, y), weights.memory_drive(g_after, y)
-        moved = weights.sigma_h.value(V_h_after) - weights.sigma_h.value(weights.memory_drive(g_after, y_after))
-        if self.kind == "schedule":
-            moved = moved + weights.settled_energy(y_after) - weights.settled_energy(y)
-        causes = {
-            "features": -(weights.sigma_f.value(x) + weights.sigma_f.conjugate(g) - (x * g).sum(-1)),
-            "memories": -weights.sigma_h.divergence(V_h_after, V_h),
-            "move of V_d": moved,
-        }
-        return Energy(causes)
+        g, y = rates[:-1], delayed[:-1]
+        x = weights.field(g, y)
+        features = -(weights.sigma_f.value(x) + weights.sigma_f.conjugate(g) - (x * g).sum(-1))
+        causes = step_causes(weights, features, (g, rates[1:]), (y, delayed[1:]))
+        settled = weights.settled_energy(delayed).diff(dim=0) if self.kind == "schedule" else 0.0
+        return Energy({**causes.terms, "move of V_d": causes["move of V_d"] + settled})
 
     def size(self, rates: Rates) -> Tensor:
         """Return the scale of rounding of each `change`."""

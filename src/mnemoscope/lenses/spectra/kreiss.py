@@ -54,9 +54,9 @@ def kreiss_constant(
     10 |A|; the places include those of the leading eigenvalues. It then refines the grid where it is high, and
     maximises locally from its highest points. The result is reached at some z, and so never above the supremum.
 
-    S is A in complex upper triangular Schur form, `norm` is |A|, and `real` says whether A is real, so that the lower
-    half of the plane mirrors the upper one. If the leading eigenvalue is within `rounding` of the boundary (for a flow,
-    as a share of |A|), all are moved so that it lies on the boundary.
+    S is A in complex upper triangular Schur form, and `norm` is |A|. For a `real` A the lower half of the plane mirrors
+    the upper one. If the leading eigenvalue is within `rounding` of the boundary (for a flow, as a share of |A|), all
+    are moved so that it lies on the boundary.
     """
     edge, eigenvalues = Boundary(continuous), np.diag(S)
     unit, scale = (norm, norm) if continuous else (1.0, max(norm, 1.0))

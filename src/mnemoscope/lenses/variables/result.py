@@ -185,7 +185,7 @@ class Variables(Result):
     @classmethod
     def unpack(cls, tensors: dict[str, Tensor], flags: Flags) -> Variables:
         flags = dict(flags)
-        rule: dict[str, Any] = flags.pop("found.selection", None) or {}  # once a flag of its own
+        rule: dict[str, Any] = flags.pop("found.selection", None) or {}  # earlier versions saved it as one flag
         flags |= {f"structure.selection.{name}": flag for name, flag in rule.items()}
         tests = tuple(CausalTest(**test) for test in flags.pop("tests"))
         return replace(super().unpack(tensors, flags), tests=tests)
