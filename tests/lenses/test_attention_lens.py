@@ -10,6 +10,7 @@ from torch import nn
 import mnemoscope as ms
 from mnemoscope.cells import GRU, LSTM, Cell, Elman
 from mnemoscope.connectivity import Dense
+from mnemoscope.inspection.attention import attention_section
 from mnemoscope.lenses.attention import (
     Attention,
     AttentionDependencies,
@@ -27,7 +28,6 @@ from mnemoscope.lenses.attention import (
 )
 from mnemoscope.lenses.gradients import GradientNorms, gradient_norms
 from mnemoscope.memory.attention import Attentive, FullHistory, RelevanceScreen
-from mnemoscope.report.attention import attention_section
 from tests.slow import representatives
 
 PASTS = {
@@ -430,8 +430,7 @@ def test_the_attention_section_shows_figures_and_table(past):
     cell, xs = attentive(PASTS[past]), randn(20, 2, 3)
     attention = ms.record_attention(cell, xs)
     gradients = gradient_norms(cell, xs, lambda outputs: outputs[-1].sum(), name="<trained>")
-    matrix = cell.cell.connectivity().detach()
-    section = attention_section(attention, gradients, sample=1, matrix=matrix)
+    section = attention_section(attention, gradients)
     assert "<trained>" not in section.html
     assert "&lt;trained&gt;" in section.html
     assert ("Relevant states held at the end" in section.html) == (past != "full")

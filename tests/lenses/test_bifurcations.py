@@ -13,6 +13,7 @@ import torch
 import mnemoscope as ms
 from mnemoscope.cells import Elman
 from mnemoscope.cells.adapters import FunctionCell
+from mnemoscope.inspection.bifurcations import bifurcations_section
 from mnemoscope.lenses import (
     BifurcationDiagram,
     find_fixed_points,
@@ -27,7 +28,6 @@ from mnemoscope.lenses.bifurcations.predictor_corrector import PredictorCorrecto
 from mnemoscope.lenses.fixed_points.stability import leading_eigenvalues
 from mnemoscope.replication.study import Trial
 from mnemoscope.report import render_document
-from mnemoscope.report.bifurcations import bifurcations_section
 from mnemoscope.studies.jang import flipflop_evolution
 from mnemoscope.studies.jang.reservoirs import Recipe, train_reservoir
 from tests.slow import SLOW, representatives

@@ -6,8 +6,8 @@ import scipy.linalg
 import torch
 
 import mnemoscope as ms
+from mnemoscope.inspection.memory import memory_section
 from mnemoscope.lenses.fisher.stein import UnstableError
-from mnemoscope.report.memory import memory_section
 
 LAGS = 20
 

@@ -6,8 +6,8 @@ import torch
 import mnemoscope as ms
 from mnemoscope.cells.matrix import MatrixRNN, QueueMemory
 from mnemoscope.connectivity import Dense
+from mnemoscope.inspection.memory import memory_section
 from mnemoscope.lenses.fisher.stein import UnstableError
-from mnemoscope.report.memory import memory_section
 from tests.lenses.fisher_reference import slow_curve
 
 

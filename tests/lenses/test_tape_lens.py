@@ -10,6 +10,7 @@ import torch
 import mnemoscope as ms
 from mnemoscope.cells import GRU, LSTM, Elman, Model
 from mnemoscope.cells.state import leaves, map_state
+from mnemoscope.inspection.tape import longest_sequence, tape_figure
 from mnemoscope.lenses import Adaptive
 from mnemoscope.lenses.attractors import Kind
 from mnemoscope.lenses.gradients import GradientNorms
@@ -18,7 +19,6 @@ from mnemoscope.lenses.tape.figure import draw_tape, used_slots
 from mnemoscope.memory.tape import FeedForward, TuringMachine
 from mnemoscope.memory.tape.bounds import ROOM
 from mnemoscope.networks import matntm, ntm
-from mnemoscope.report.tape import longest_sequence, tape_section
 from mnemoscope.tasks import Batch, BitCopy
 from tests.lenses.fisher_reference import slow_curve
 from tests.slow import representatives, slow
@@ -334,7 +334,7 @@ def test_gradients_by_part_of_a_tensor_state_and_of_a_masked_sequence():
 # the figure
 
 
-def test_the_tape_section_shows_outputs_at_the_steps_that_count():
+def test_the_tape_figure_shows_outputs_at_the_steps_that_count():
     task = BitCopy(bits=2, shortest=1, longest=4, mixed=True)
     batch = task.batch(5, seed=3, number=0)
     lengths = batch.mask.sum(0)
@@ -342,9 +342,9 @@ def test_the_tape_section_shows_outputs_at_the_steps_that_count():
     assert lengths[longest_sequence(batch)] == lengths.max()
     machine = Model(ntm(3, 4, slots=5, slot_size=2), 2)
     tape = record_tape(machine, batch.inputs)
-    assert "as probabilities of a 1" in tape_section(tape, batch).html
+    assert "as probabilities of a 1" in tape_figure(tape, batch)
     with pytest.raises(ValueError, match="same sequences"):
-        tape_section(record_tape(machine, batch.inputs[1:]), batch)
+        tape_figure(record_tape(machine, batch.inputs[1:]), batch)
 
 
 @pytest.mark.parametrize(
@@ -405,13 +405,13 @@ def test_no_label_of_the_figure_is_cut_off_or_overlaps(matrices, slots, steps, h
     pytest.importorskip("matplotlib")
     torch.manual_seed(0)
     figures, size = [], 25 if matrices else 8
-    monkeypatch.setattr("mnemoscope.report.tape.figure_markup", lambda figure, *_, **__: figures.append(figure) or "")
+    monkeypatch.setattr("mnemoscope.inspection.tape.figure_markup", lambda figure, *_, **__: figures.append(figure))
     how = {"slots": slots, "read_heads": heads, "write_heads": heads}
     machine = matntm(25, 9, output_size=25, **how) if matrices else ntm(8, 6, slot_size=5, **how)
     xs = torch.rand(steps, 1, size).round()
     batch = Batch(xs, torch.rand(steps, 1, size) > 0.5, torch.arange(steps)[:, None] >= steps // 2)
     shape = (5, 5) if matrices else None
-    tape_section(record_tape(Model(machine, size), xs), batch, shapes=(shape, shape))
+    tape_figure(record_tape(Model(machine, size), xs), batch, shape)
     (figure,) = figures
     figure.draw_without_rendering()
     words = {}

@@ -14,14 +14,13 @@ from mnemoscope.config.run_config import RunConfig
 from mnemoscope.connectivity.signed_selection import SignedSelection, parse_selection
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.inspection import InspectionOptions, inspect_run
-from mnemoscope.inspection.variables import inspect_variables
+from mnemoscope.inspection.variables import inspect_variables, variables_section
 from mnemoscope.lenses import Variables, find_variables
 from mnemoscope.lenses.variables import planted_network
 from mnemoscope.lenses.variables.figure import draw_evidence, draw_variables, draw_wave
 from mnemoscope.lenses.variables.theory import elman_model
 from mnemoscope.lenses.variables.wave import cycle_path, signed_colours
 from mnemoscope.report.document import render_document
-from mnemoscope.report.variables import variables_section
 from mnemoscope.tasks import RepeatCopy
 from mnemoscope.training import train
 from tests.report.test_report import Outline, plain

@@ -10,11 +10,11 @@ from html import unescape
 import pytest
 import torch
 
+from mnemoscope.inspection.spectra import linearisation_section, matrix_section
+from mnemoscope.inspection.variables import variables_section
 from mnemoscope.lenses import find_variables, spectrum
 from mnemoscope.lenses.variables import planted_network
 from mnemoscope.report import NetworkPage, Section, render_page
-from mnemoscope.report.spectra import linearisation_section, matrix_section
-from mnemoscope.report.variables import variables_section
 from tests.lenses.points import empty
 from tests.report.test_report import cube, full_page, walks
 from tests.slow import SLOW

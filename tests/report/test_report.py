@@ -14,6 +14,7 @@ import torch
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.projection import principal_projection
 from mnemoscope.drawing.svg import COLOUR, inline_svg
+from mnemoscope.inspection import spectra as spectrum_section
 from mnemoscope.lenses import spectrum
 from mnemoscope.lenses.fixed_points import figure as drawing
 from mnemoscope.lenses.fixed_points.result import FixedPoints, Starts, Status
@@ -25,11 +26,10 @@ from mnemoscope.report import (
     markup,
     render_document,
     render_page,
-    spectra as spectrum_section,
     state_space as state_section,
     write_page,
 )
-from mnemoscope.report.fixed_point_facts import completeness_verdict, headline
+from mnemoscope.report.fixed_points import completeness_verdict, headline
 from tests.lenses.points import empty
 from tests.slow import SLOW, representatives
 

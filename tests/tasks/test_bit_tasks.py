@@ -13,7 +13,6 @@ import torch
 from mnemoscope import registry
 from mnemoscope.cells import LSTM, Model
 from mnemoscope.config.run_config import RunConfig
-from mnemoscope.report.bit_sequences import draw_bits
 from mnemoscope.tasks import AssociativeRecall, Batch, BitCopy, BitRepeatCopy, BitTask, MatrixCopy, MatrixRecall
 from mnemoscope.training import build_task, evaluate_tasks, train
 
@@ -324,29 +323,3 @@ def test_a_curriculum_of_one_stage_may_be_a_number():
 def test_bad_options_are_refused(make, words):
     with pytest.raises(ValueError, match=words):
         make()
-
-
-def test_the_figure_shows_targets_and_marks_wrong_bits():
-    task = BitRepeatCopy(bits=3).at(2, repeats=2)
-    batch = task.batch(2, seed=0, number=0)
-    outputs = 2 * batch.targets.float() - 1
-    outputs[4, 1, 2] *= -1
-    figure = draw_bits(task, batch, outputs, sequence=1)
-    inputs, targets, predicted = figure.axes
-    assert [len(axes.images[0].get_array()) for axes in figure.axes] == [5, 4, 4]  # channels, end marker
-    image = targets.images[0].get_array().T
-    assert image.mask[:4].all()
-    assert (image[4:] == batch.targets[4:, 1].numpy()).all()
-    assert [text.get_text() for text in inputs.texts] == ["-1.2"]
-    crosses = next(line for line in predicted.lines if line.get_marker() == "x")
-    assert crosses.get_xydata().tolist() == [[4, 2]]
-    assert predicted.get_title("left") == "0.20 wrong bits per step, on average"
-
-
-def test_the_figure_refuses_outputs_of_another_shape():
-    task = BitCopy().at(2)
-    batch = task.batch(2, seed=0, number=0)
-    with pytest.raises(ValueError, match="sequences 0 to 1, but sequence=2"):
-        draw_bits(task, batch, sequence=2)
-    with pytest.raises(ValueError, match=r"shape \(5, 2, 8\) of the targets, but have \(4, 2, 8\)"):
-        draw_bits(task, batch, torch.zeros(4, 2, 8))

@@ -9,14 +9,11 @@ from __future__ import annotations
 
 import io
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mnemoscope.base.lazy_imports import import_report_extra
-from mnemoscope.drawing.axes import mute_axes
+from mnemoscope.drawing.axes import Figure, mute_axes
 from mnemoscope.drawing.palette import PALETTE
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _NAMES = ("ink", "muted", "line", "path", "accent", "inside", *PALETTE)
 COLOUR: dict[str, str] = {name: f"#0a0b{number:02x}" for number, name in enumerate(_NAMES)}

@@ -1,4 +1,13 @@
-"""Which lenses apply to a network, in which order, and the page that they make."""
+"""Which lenses apply to a network, how they are run, and the sections of its page.
+
+A section is a function or method that takes a result and returns a `Section`, written with `mnemoscope.report`. There
+is one module for each topic. It reaches the page in one of two ways:
+
+- A lens that applies to every network with fixed points names its function in the last column of its registry entry:
+  `spectra.py` and `memory.py`.
+- A lens for one kind of network is run by `run.py`, and its module holds both the run of the lens and its sections:
+  `attention.py`, `tape.py`, `problems.py` and `relations.py`, `variables.py`.
+"""
 
 from typing import TYPE_CHECKING
 

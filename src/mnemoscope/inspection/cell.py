@@ -11,7 +11,7 @@ from torch import Tensor
 from mnemoscope.base.array_types import Float
 from mnemoscope.cells import Cell
 from mnemoscope.inspection.options import DEFAULT_OPTIONS, InspectionOptions
-from mnemoscope.inspection.page import TRAJECTORIES, describe_input, write_fixed_point_page
+from mnemoscope.inspection.page import TRAJECTORIES, describe_input, write_with_results
 from mnemoscope.inspection.result import Inspection
 from mnemoscope.inspection.uses import add_citations
 from mnemoscope.lenses import Box, Dynamics, FixedPoints
@@ -37,7 +37,8 @@ def inspect_cell(
     by_lens = lens_sections(InspectedNetwork(cell, dynamics, fp, trajectories))
     sections = [*chain(*by_lens.values())]
     content = NetworkPage(title, fp, facts, trajectories, command=options.command, sections=sections)
-    return write_fixed_point_page(Path(page), fp, add_citations(content, ["fixed-points", *by_lens]))
+    write_with_results(Path(page), add_citations(content, ["fixed-points", *by_lens]), {"fixed_points": fp})
+    return Inspection(Path(page), fp)
 
 
 def _relaxations(dynamics: Dynamics, fp: FixedPoints, seed: int, steps: int = 60) -> Float[Tensor, "time batch size"]:

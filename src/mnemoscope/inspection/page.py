@@ -1,16 +1,17 @@
-"""The facts on the page of a run, and the files of a page with fixed points."""
+"""The facts on the page of a run, and the files that an inspection writes."""
 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from mnemoscope.cells import Cell, Model
 from mnemoscope.config.run_config import RunConfig
 from mnemoscope.inspection.options import InspectionOptions
-from mnemoscope.inspection.result import Inspection
-from mnemoscope.lenses import Dynamics, FixedPoints
+from mnemoscope.lenses import Dynamics
+from mnemoscope.lenses.result import Result
 from mnemoscope.relational import SingleStepModel
 from mnemoscope.report import NetworkPage, write_page
 from mnemoscope.tasks import Task
@@ -32,8 +33,11 @@ class LoadedRun:
     options: InspectionOptions
 
 
-def page_of_run(run: LoadedRun) -> NetworkPage:
-    """Return the page of a run with its facts and training curve, before any lens is applied."""
+def page_of_run(run: LoadedRun, dynamics: Dynamics | None = None) -> NetworkPage:
+    """Return the page of a run with its facts and training curve, before any lens is applied.
+
+    The constant input of `dynamics` is one of the facts.
+    """
     config, task = run.config, run.task
     result = RunFolder(run.folder).read_result()
     if isinstance(run.model, SingleStepModel):
@@ -51,6 +55,7 @@ def page_of_run(run: LoadedRun) -> NetworkPage:
             ("Loss", f"{result.loss:.2e} after {result.steps:,} steps ({result.baseline:.2e} {task.baseline_label})"),
             *((name.capitalize(), _describe_score(name, value, task)) for name, value in result.scores.items()),
             ("Seed", f"{config.seed}"),
+            *([] if dynamics is None else [("Constant input", describe_input(dynamics))]),
         ],
         curve=RunFolder(run.folder).read_metrics(),
         baseline=result.baseline,
@@ -65,13 +70,13 @@ def describe_input(dynamics: Dynamics) -> str:
     return "zeros" if not any(values) else ", ".join(f"{value:g}" for value in values)
 
 
-def write_fixed_point_page(page: Path, fp: FixedPoints, content: NetworkPage) -> Inspection:
-    """Write a page, and its fixed points next to it."""
-    saved = page.with_name(f"{page.stem}.fixed_points.safetensors")
-    saved.parent.mkdir(parents=True, exist_ok=True)
-    fp.save(saved)
+def write_with_results(page: Path, content: NetworkPage, results: Mapping[str, Result | None]) -> None:
+    """Write a page, and the results that it shows next to it, each as `<page>.<name>.safetensors`."""
+    page.parent.mkdir(parents=True, exist_ok=True)
+    for name, result in results.items():
+        if result is not None:
+            result.save(page.with_name(f"{page.stem}.{name}.safetensors"))
     write_page(page, content)
-    return Inspection(page, fp, saved)
 
 
 def _describe_size(cell: Cell, hidden_size: int) -> str:

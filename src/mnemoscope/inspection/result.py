@@ -15,14 +15,12 @@ from mnemoscope.lenses.tape import UniformFixedPoints
 
 @dataclass(frozen=True)
 class Inspection:
-    """Findings of the lenses, and the files that hold them. Findings with a `save` also lie next to the page."""
+    """Findings of the lenses, and their page. Results are saved next to it, as `page.<name>.safetensors`."""
 
     page: Path
     fixed_points: FixedPoints | None = None
     """None for a relational network, a network that attends to its past, and a large Turing machine, which has
     `uniform_fixed_points` instead."""
-    saved: Path | None = None
-    """The fixed points as a `.safetensors` file."""
     variables: Variables | None = None
     """Variables of a network trained on variable binding, if they could be found."""
     attention: AttentionFindings | None = None
@@ -35,6 +33,11 @@ class Inspection:
     """For a relational network: its answers."""
     relations: RelationFindings | None = None
     """For a relational network: what it compares, what its decoder reads, and how well it separates unseen objects."""
+
+    @property
+    def saved(self) -> Path | None:
+        """The file of the fixed points."""
+        return None if self.fixed_points is None else self.page.with_name(f"{self.page.stem}.fixed_points.safetensors")
 
     def summary(self) -> str:
         """Return the findings in sentences."""

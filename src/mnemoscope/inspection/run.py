@@ -13,6 +13,7 @@ Which lenses apply depends on the network:
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -24,21 +25,20 @@ from mnemoscope.base.array_types import Float
 from mnemoscope.cells import run_with_cache
 from mnemoscope.inspection.attention import inspect_attention, why_no_fixed_points
 from mnemoscope.inspection.options import DEFAULT_OPTIONS, InspectionOptions
-from mnemoscope.inspection.page import TRAJECTORIES, LoadedRun, describe_input, page_of_run, write_fixed_point_page
+from mnemoscope.inspection.page import TRAJECTORIES, LoadedRun, page_of_run, write_with_results
 from mnemoscope.inspection.problems import inspect_problems
 from mnemoscope.inspection.relations import inspect_relations
 from mnemoscope.inspection.result import Inspection
-from mnemoscope.inspection.tape import POOL, TapeFindings, inspect_tape, is_large
+from mnemoscope.inspection.tape import POOL, TapeFindings, inspect_tape, is_large, uniform_fixed_points_section
 from mnemoscope.inspection.uses import add_citations
-from mnemoscope.inspection.variables import inspect_variables
+from mnemoscope.inspection.variables import inspect_variables, variables_section
 from mnemoscope.lenses import Dynamics, Variables
+from mnemoscope.lenses.result import Result
 from mnemoscope.lenses.tape import find_uniform_fixed_points, make_uniform
 from mnemoscope.memory.tape import TuringMachine
 from mnemoscope.relational import SingleStepModel
-from mnemoscope.report import InspectedNetwork, lens_sections, write_page
+from mnemoscope.report import InspectedNetwork, NetworkPage, lens_sections
 from mnemoscope.report.markup import check_report_extra
-from mnemoscope.report.tape import uniform_fixed_points_section
-from mnemoscope.report.variables import variables_section
 from mnemoscope.tasks import RelationalSequence
 from mnemoscope.training import load_model
 
@@ -73,13 +73,9 @@ def _inspect_relational(run: LoadedRun, model: SingleStepModel, task: Relational
     reason = "A relational network answers in one step: it has no state that could rest, and so no fixed points."
     _refuse_input(run.options, reason)
     problems, relations = inspect_problems(model, task, run.config), inspect_relations(model, task, run.config)
-    content = replace(
-        page_of_run(run),
-        lead=f"{problems.summary()} {reason}",
-        sections=[problems.section(), *relations.sections()],
-    )
-    write_page(run.page, add_citations(content, ("relations", "occlusion", "drift"), run.config))
-    relations.save(run.page)
+    sections = [problems.section(), *relations.sections()]
+    content = replace(page_of_run(run), lead=f"{problems.summary()} {reason}", sections=sections)
+    _write(run, content, ("relations", "occlusion", "drift"), relations.results())
     return Inspection(run.page, problems=problems, relations=relations)
 
 
@@ -88,8 +84,7 @@ def _inspect_attentive(run: LoadedRun, reason: str) -> Inspection:
     _refuse_input(run.options, reason)
     attention = inspect_attention(run.model, run.task, run.config)
     content = replace(page_of_run(run), lead=reason, sections=[attention.section()])
-    write_page(run.page, add_citations(content, ("attention", "gradients"), run.config))
-    attention.save(run.page)
+    _write(run, content, ("attention", "gradients"), attention.results())
     return Inspection(run.page, attention=attention)
 
 
@@ -104,15 +99,9 @@ def _inspect_large_machine(run: LoadedRun, tape: TapeFindings) -> Inspection:
     visited = _visited_states(run, dynamics, tape.batch.inputs).flatten(0, 1)
     starts = _sample(visited, POOL, run.options.seed)
     points = find_uniform_fixed_points(dynamics, starts, seed=run.options.seed, progress=run.options.progress)
-    content = page_of_run(run)
-    content = replace(
-        content,
-        lead=points.summary(),
-        facts=[*content.facts, ("Constant input", describe_input(dynamics))],
-        sections=[uniform_fixed_points_section(points), tape.section()],
-    )
-    write_page(run.page, add_citations(content, ("fixed-points", *TapeFindings.lenses), run.config))
-    tape.save(run.page)
+    sections = [uniform_fixed_points_section(points), tape.section()]
+    content = replace(page_of_run(run, dynamics), lead=points.summary(), sections=sections)
+    _write(run, content, ("fixed-points", *TapeFindings.lenses), tape.results())
     return Inspection(run.page, tape=tape, uniform_fixed_points=points)
 
 
@@ -127,32 +116,28 @@ def _inspect_recurrent(run: LoadedRun, tape: TapeFindings | None = None) -> Insp
         starts = torch.cat([starts, make_uniform(dynamics, starts)])
     fp = run.options.search(dynamics, starts)
     variables = inspect_variables(run.model, run.task, batch)
-    content = page_of_run(run)
     by_lens = lens_sections(InspectedNetwork(run.model.cell, dynamics, fp, visited))
+    found = variables if isinstance(variables, Variables) else None
+    sections, lenses, results = [], ["fixed-points"], {"fixed_points": fp, "variables": found}
+    if tape is not None:
+        sections.append(tape.section())
+        lenses += TapeFindings.lenses
+        results |= tape.results()
+    if variables is not None:
+        sections.append(variables_section(variables))
+        lenses.append("variables")
     content = replace(
-        content,
-        facts=[*content.facts, ("Constant input", describe_input(dynamics))],
+        page_of_run(run, dynamics),
         fixed_points=fp,
         trajectories=visited[:, :TRAJECTORIES],
-        sections=[
-            *([] if tape is None else [tape.section()]),
-            *([] if variables is None else [variables_section(variables)]),
-            *chain(*by_lens.values()),
-        ],
+        sections=[*sections, *chain(*by_lens.values())],
     )
-    lenses = [
-        "fixed-points",
-        *([] if variables is None else ["variables"]),
-        *([] if tape is None else TapeFindings.lenses),
-        *by_lens,
-    ]
-    found = variables if isinstance(variables, Variables) else None
-    inspection = write_fixed_point_page(run.page, fp, add_citations(content, lenses, run.config))
-    if found is not None:
-        found.save(run.page.with_name(f"{run.page.stem}.variables.safetensors"))
-    if tape is not None:
-        tape.save(run.page)
-    return replace(inspection, variables=found, tape=tape)
+    _write(run, content, [*lenses, *by_lens], results)
+    return Inspection(run.page, fp, variables=found, tape=tape)
+
+
+def _write(run: LoadedRun, content: NetworkPage, lenses: Sequence[str], results: Mapping[str, Result | None]) -> None:
+    write_with_results(run.page, add_citations(content, lenses, run.config), results)
 
 
 def _refuse_input(options: InspectionOptions, reason: str) -> None:

@@ -19,13 +19,13 @@ bifurcations | fixed points tracked along training, inputs or a parameter: birth
     Jang, section 6.1 and Fig 7 | mnemoscope.lenses:track_fixed_points | jang sussillo2013 | dynamics
 spectra | eigenvalues, Schur form, departure from normality, growth of powers, Kreiss constant, pseudospectra
     Henrici 1962; Trefethen & Embree 2005; Kerg et al. 2019, Eq 3.4.1, Fig 3 | mnemoscope.lenses:spectrum
-    henrici1962 trefethen2005 kerg2019 | matrices | mnemoscope.report.spectra:spectra_sections
+    henrici1962 trefethen2005 kerg2019 | matrices | mnemoscope.inspection.spectra:spectra_sections
 transients | norm and spread, step by step, of an ensemble of states that starts on a sphere
     Kerg et al. 2019, Fig 1b | mnemoscope.lenses:transients | kerg2019 | dynamics
 fisher | Fisher memory: information about past signals under noise, of linear networks or along inputs of any network
     Ganguli et al. 2008; Kerg 2022, 2.6 and 3.4.2; Renanse et al. 2021, sections 2 and 3
     mnemoscope.lenses:fisher_memory | ganguli2008 kerg2019 renanse2021 kerg2022thesis | capacity
-    mnemoscope.report.memory:memory_sections
+    mnemoscope.inspection.memory:memory_sections
 memory-capacity | how well a linear readout recovers each past signal: in closed form, or measured for any cell
     Jaeger 2001 | mnemoscope.lenses:memory_capacity | jaeger2001 | capacity
 design | search for the network that holds most of its past signals at a given norm and spectral radius

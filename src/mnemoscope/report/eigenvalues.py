@@ -10,21 +10,18 @@ from numpy.typing import NDArray
 from mnemoscope.lenses.fixed_points.figure import drawn_eigenvalues, groups
 from mnemoscope.lenses.fixed_points.result import FixedPoints
 from mnemoscope.report.document import Section
-from mnemoscope.report.fixed_point_facts import SYMBOLS
 from mnemoscope.report.markup import LegendEntry, plot_markup
 from mnemoscope.report.numbers import format_number, pluralise
-from mnemoscope.report.state_space import rounded
+from mnemoscope.report.plots import SYMBOLS, layout, ring, trace
 
 
 def eigenvalue_section(fp: FixedPoints) -> Section:
     """Return the section with the complex plane."""
     boundary = "left of the vertical line" if fp.continuous else "inside the unit circle"
     lead = f"Modes {boundary} decay and the others grow, slowly near the boundary. Modes off the real axis rotate."
-    shown = drawn_eigenvalues(fp).shape[1]
-    size = fp.states.shape[1]
-    notes = (
-        [f"Only the {shown} least stable of the {size} eigenvalues of each point are drawn."] if shown < size else []
-    )
+    shown, size = drawn_eigenvalues(fp).shape[1], fp.states.shape[1]
+    omitted = f"Only the {shown} least stable of the {size} eigenvalues of each point are drawn."
+    notes = [omitted] if shown < size else []
     legend = [LegendEntry(group.key, group.label, group.key, SYMBOLS[group.kind]) for group in groups(fp)]
     alt = f"Eigenvalues of {pluralise(len(fp), 'fixed point')} in the complex plane."
     return Section("Eigenvalues", lead, plot_markup("eigenvalues", spec(fp), alt=alt, legend=legend, notes=notes))
@@ -42,50 +39,26 @@ def spec(fp: FixedPoints) -> dict[str, Any]:
             for mode, value in enumerate(row)
         ]
         names = [str(point) for point in group.members for _ in range(chosen.shape[1])]
-        marker = {
-            "symbol": SYMBOLS[group.kind],
-            "size": 8,
-            "opacity": 0.8,
-            "color": f"var(--{group.key})",
-            "line": {"color": "var(--ground)", "width": 0.5},
-        }
-        data.append(
-            _scatter(chosen.ravel())
-            | {"mode": "markers", "marker": marker, "text": text, "hoverinfo": "text", "customdata": names}
-            | {"meta": {"tags": [group.key]}}
-        )
-    ring = {"symbol": "circle-open", "size": 13, "color": "var(--ink)", "line": {"width": 2}}
-    data.append(
-        _scatter(np.zeros(0, np.complex128))
-        | {"mode": "markers", "marker": ring, "hoverinfo": "skip", "meta": {"tags": [], "ring": True}}
-    )
-    return {"data": data, "layout": _layout(fp.continuous)}
+        marker = {"symbol": SYMBOLS[group.kind], "size": 8, "opacity": 0.8, "color": f"var(--{group.key})"}
+        marker["line"] = {"color": "var(--ground)", "width": 0.5}
+        style = {"mode": "markers", "marker": marker, "text": text, "hoverinfo": "text", "customdata": names}
+        data.append(_plane(chosen.ravel(), [group.key], **style))
+    data.append(ring(2, size=13, width=2))
+    plane = layout(("Re λ", "Im λ"), equal_scales=not fp.continuous)
+    if fp.continuous:
+        line = {"color": "var(--muted)", "width": 1.5}
+        plane["shapes"] = [{"type": "line", "x0": 0, "x1": 0, "yref": "paper", "y0": 0, "y1": 1, "line": line}]
+    return {"data": data, "layout": plane}
 
 
-def _scatter(values: NDArray[np.complex128]) -> dict[str, Any]:
-    return {"type": "scatter", "x": rounded(values.real), "y": rounded(values.imag), "showlegend": False}
+def _plane(values: NDArray[np.complex128], tags: list[str], **style: Any) -> dict[str, Any]:
+    return trace(np.stack([values.real, values.imag], 1), tags, **style)
 
 
 def _circle() -> dict[str, Any]:
     turn = np.exp(1j * np.linspace(0, 2 * np.pi, 181))
     line = {"color": "var(--muted)", "width": 1.2}
-    style = {"mode": "lines", "line": line, "fill": "toself", "fillcolor": "var(--inside)", "hoverinfo": "skip"}
-    return {**_scatter(turn), **style, "meta": {"tags": []}}
-
-
-def _layout(continuous: bool) -> dict[str, Any]:
-    axis = {"gridcolor": "var(--line)", "zerolinecolor": "var(--line)", "color": "var(--muted)"}
-    layout: dict[str, Any] = {
-        "xaxis": {**axis, "title": {"text": "Re λ"}},
-        "yaxis": {**axis, "title": {"text": "Im λ"}},
-        "margin": {"l": 60, "r": 15, "t": 35, "b": 58},
-    }
-    if continuous:
-        line = {"color": "var(--muted)", "width": 1.5}
-        layout["shapes"] = [{"type": "line", "x0": 0, "x1": 0, "yref": "paper", "y0": 0, "y1": 1, "line": line}]
-    else:
-        layout["yaxis"]["scaleanchor"] = "x"
-    return layout
+    return _plane(turn, [], mode="lines", line=line, fill="toself", fillcolor="var(--inside)", hoverinfo="skip")
 
 
 def _complex(value: complex) -> str:

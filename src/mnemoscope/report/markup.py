@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from functools import cache
 from html import escape
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mnemoscope.base.lazy_imports import import_report_extra
+from mnemoscope.drawing.axes import Figure
 from mnemoscope.drawing.svg import inline_svg
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
@@ -43,10 +41,10 @@ def plot_markup(
     return render_template("plot.html", name=name, spec=spec, alt=alt, legend=list(legend), notes=notes)
 
 
-def figure_markup(figure: Figure, name: str, *, alt: str, caption: str) -> str:
+def figure_markup(figure: Figure, name: str, *, alt: str, caption: str = "") -> str:
     """Return the markup of a matplotlib figure with a caption in plain text; `name` and `alt` as in `inline_svg`."""
-    svg = inline_svg(figure, name, alt=alt)
-    return f'<figure class="drawn">{svg}<figcaption class="small">{escape(caption)}</figcaption></figure>'
+    below = f'<figcaption class="small">{escape(caption)}</figcaption>' if caption else ""
+    return f'<figure class="drawn">{inline_svg(figure, name, alt=alt)}{below}</figure>'
 
 
 def table_markup(caption: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -9,15 +9,18 @@ from typing import Any
 
 from torch import Tensor
 
+from mnemoscope import registry
 from mnemoscope.base.array_types import Float
+from mnemoscope.cells import Cell
+from mnemoscope.lenses.dynamics import Dynamics
 from mnemoscope.lenses.fixed_points.figure import groups
 from mnemoscope.lenses.fixed_points.result import FixedPoints
 from mnemoscope.report.document import Section, render_document
 from mnemoscope.report.eigenvalues import eigenvalue_section
-from mnemoscope.report.fixed_point_facts import SYMBOLS, completeness_verdict, headline, start_outcomes
-from mnemoscope.report.fixed_point_table import fixed_point_section
+from mnemoscope.report.fixed_points import completeness_verdict, fixed_point_section, headline
 from mnemoscope.report.markup import render_template
 from mnemoscope.report.numbers import format_number
+from mnemoscope.report.plots import SYMBOLS
 from mnemoscope.report.provenance import citation_section, provenance_section
 from mnemoscope.report.state_space import state_space_section
 from mnemoscope.report.training_curve import training_section
@@ -51,6 +54,24 @@ class NetworkPage:
     """Names of the lenses on the page, for `mnemoscope cite`."""
 
 
+@dataclass(frozen=True)
+class InspectedNetwork:
+    """A network after the search for its fixed points: the argument of a lens that adds sections to the page."""
+
+    cell: Cell
+    dynamics: Dynamics
+    """The cell at a constant input, in float64."""
+    fixed_points: FixedPoints
+    trajectories: Float[Tensor, "time batch size"]
+    """Flat states that the network visited, on its task or from random states."""
+
+
+def lens_sections(network: InspectedNetwork) -> dict[str, list[Section]]:
+    """Return the sections of every lens that has any, by the name of the lens; `Entry.sections` names the functions."""
+    made = {entry.name: list(entry.load_sections()(network)) for entry in registry.lenses if entry.sections}
+    return {name: sections for name, sections in made.items() if sections}
+
+
 def write_page(path: str | Path, page: NetworkPage) -> Path:
     """Write the page as one HTML file that opens without a network or a server, and return its path."""
     html = render_page(page)
@@ -72,14 +93,11 @@ def render_page(page: NetworkPage) -> str:
 
 def _fixed_point_sections(fp: FixedPoints, trajectories: Float[Tensor, "time batch size"] | None) -> list[Section]:
     found = len(fp) > 0 or (fp.slow is not None and len(fp.slow) > 0)
-    sections: list[Section] = []
-    if found or trajectories is not None:
-        sections.append(state_space_section(fp, trajectories))
-    if len(fp):
-        sections.append(eigenvalue_section(fp))
-    if found:
-        sections.append(fixed_point_section(fp))
-    return sections
+    return [
+        *([state_space_section(fp, trajectories)] if found or trajectories is not None else []),
+        *([eigenvalue_section(fp)] if len(fp) else []),
+        *([fixed_point_section(fp)] if found else []),
+    ]
 
 
 def _summary(page: NetworkPage) -> str:
@@ -97,6 +115,6 @@ def _summary(page: NetworkPage) -> str:
         slow_q="" if slow is None else format_number(float(slow.q.min())),
         worst_q=format_number(float(fp.q.max())) if len(fp) else "",
         verdict=completeness_verdict(fp),
-        ends=start_outcomes(fp),
+        ends=[] if fp.starts is None else list(fp.starts.counts().items()),
         starts=0 if fp.starts is None else len(fp.starts),
     )

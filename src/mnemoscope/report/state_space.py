@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import floor, log10
 from typing import Any
 
 import numpy as np
@@ -14,9 +13,10 @@ from mnemoscope.lenses.fixed_points.figure import groups
 from mnemoscope.lenses.fixed_points.result import FixedPoints
 from mnemoscope.lenses.fixed_points.view import StateSpaceView, project_state_space
 from mnemoscope.report.document import Section
-from mnemoscope.report.fixed_point_facts import SYMBOLS, PointFacts, point_facts
+from mnemoscope.report.fixed_points import PointFacts, point_facts
 from mnemoscope.report.markup import LegendEntry, plot_markup
 from mnemoscope.report.numbers import format_number, pluralise
+from mnemoscope.report.plots import SYMBOLS, layout, ring, trace
 
 
 def state_space_section(fp: FixedPoints, trajectories: Float[Tensor, "time batch size"] | None) -> Section:
@@ -38,22 +38,11 @@ def spec(fp: FixedPoints, seen: StateSpaceView) -> dict[str, Any]:
         if len(arms):
             data.append(_lines(arms, [group.key, "directions"], f"var(--{group.key})", 4, 1))
         chosen = [points[point] for point in group.members]
-        data.append(_markers(seen.points[group.members], chosen, group.key, SYMBOLS[group.kind], fp.continuous))
+        data.append(_markers(seen.points[group.members], chosen, fp.continuous))
     if fp.slow is not None and len(seen.slow):
-        data.append(_markers(seen.slow, point_facts(fp.slow, slow=True), "slow", SYMBOLS["slow"], fp.continuous))
-    data.append(_ring(len(seen.labels)))
-    return {"data": data, "layout": _layout(seen)}
-
-
-def rounded(array: np.ndarray) -> list[float | None]:
-    """Round coordinates to four digits of their range, and replace values that are not finite by None.
-
-    The result is short, valid JSON.
-    """
-    finite = array[np.isfinite(array)]
-    extent = float(np.ptp(finite)) if len(finite) else 0.0
-    digits = 4 - floor(log10(extent)) if extent > 0 else 6
-    return [round(value, digits) if np.isfinite(value) else None for value in array.tolist()]
+        data.append(_markers(seen.slow, point_facts(fp.slow, slow=True), fp.continuous))
+    data.append(ring(len(seen.labels), size=16, width=3))
+    return {"data": data, "layout": layout(seen.labels, equal_scales=seen.labels[0] != "time step")}
 
 
 def hover_text(point: PointFacts, continuous: bool) -> str:
@@ -70,51 +59,22 @@ def hover_text(point: PointFacts, continuous: bool) -> str:
     return "<br>".join(lines)
 
 
-def _trace(coordinates: np.ndarray, tags: list[str], **style: Any) -> dict[str, Any]:
-    """Return a scatter trace through coordinates of shape (points, dims)."""
-    axes = {name: rounded(column) for name, column in zip("xyz", coordinates.T, strict=False)}
-    kind = "scatter3d" if coordinates.shape[1] == 3 else "scatter"
-    return {"type": kind, **axes, "meta": {"tags": tags}, "showlegend": False, **style}
-
-
 def _lines(pieces: np.ndarray, tags: list[str], colour: str, width: float, opacity: float) -> dict[str, Any]:
     """Return lines of shape (pieces, length, dims) as one trace, with a gap after each piece."""
-    line = {"color": colour, "width": width}
-    return _trace(
-        join_lines(pieces), tags, mode="lines", line=line, opacity=opacity, hoverinfo="skip", connectgaps=False
-    )
+    style = {"mode": "lines", "line": {"color": colour, "width": width}, "opacity": opacity, "connectgaps": False}
+    return trace(join_lines(pieces), tags, hoverinfo="skip", **style)
 
 
-def _markers(
-    coordinates: np.ndarray, points: list[PointFacts], key: str, symbol: str, continuous: bool
-) -> dict[str, Any]:
+def _markers(coordinates: np.ndarray, points: list[PointFacts], continuous: bool) -> dict[str, Any]:
+    """Return points of one kind as a trace."""
+    key, symbol = points[0].colour, points[0].symbol
     size = 12 if coordinates.shape[1] == 2 else 5 if symbol == "diamond" else 6.5
     marker = {"symbol": symbol, "size": size, "color": f"var(--{key})", "line": {"color": "var(--ground)", "width": 1}}
     if symbol == "circle-open":
         marker["line"] = {"color": f"var(--{key})", "width": 2}
     text = [hover_text(point, continuous) for point in points]
     names = [point.name for point in points]
-    return _trace(coordinates, [key], mode="markers", marker=marker, text=text, hoverinfo="text", customdata=names)
-
-
-def _ring(dims: int) -> dict[str, Any]:
-    """Return the trace that marks the point selected in the table; it is empty until then."""
-    marker = {"symbol": "circle-open", "size": 16, "color": "var(--ink)", "line": {"color": "var(--ink)", "width": 3}}
-    ring = _trace(np.zeros((0, dims)), [], mode="markers", marker=marker, hoverinfo="skip")
-    return {**ring, "meta": {"tags": [], "ring": True}}
-
-
-def _layout(seen: StateSpaceView) -> dict[str, Any]:
-    axis = {"gridcolor": "var(--line)", "zerolinecolor": "var(--line)", "color": "var(--muted)", "showspikes": False}
-    named = {f"{name}axis": {**axis, "title": {"text": label}} for name, label in zip("xyz", seen.labels, strict=False)}
-    if len(seen.labels) == 3:
-        for settings in named.values():
-            settings |= {"showbackground": False, "nticks": 5}
-        camera = {"eye": {"x": 1.35, "y": 1.35, "z": 0.8}, "center": {"x": 0, "y": 0, "z": -0.12}}
-        return {"scene": {**named, "aspectmode": "auto", "camera": camera}, "margin": dict.fromkeys("lrtb", 0)}
-    if seen.labels[0] != "time step":
-        named["yaxis"] |= {"scaleanchor": "x"}
-    return {**named, "margin": {"l": 60, "r": 15, "t": 35, "b": 58}}
+    return trace(coordinates, [key], mode="markers", marker=marker, text=text, hoverinfo="text", customdata=names)
 
 
 def _legend(fp: FixedPoints, seen: StateSpaceView) -> list[LegendEntry]:

@@ -32,9 +32,9 @@ def draw_attention(
     if figure is None:
         figure = new_figure(13.5 if screened else 9, 4.2)
     panels = figure.subplots(1, 3 if screened else 2)
-    draw_weights(figure, panels[0], attention, sample, colours, font_size)
+    draw_weights(panels[0], attention, sample, colours, font_size)
     if screened:
-        draw_kept(figure, panels[1], attention, sample, colours, font_size)
+        draw_kept(panels[1], attention, sample, colours, font_size)
         draw_scores(panels[2], attention, sample, colours, font_size)
     else:
         draw_received(panels[1], attention, sample, colours, font_size)
@@ -65,20 +65,16 @@ def draw_dependencies(found: AttentionDependencies, colours: Colours = LIGHT) ->
     return figure
 
 
-def draw_weights(
-    figure: Figure, axes: Any, attention: Attention, sample: int, colours: Colours, font_size: float
-) -> None:
+def draw_weights(axes: Any, attention: Attention, sample: int, colours: Colours, font_size: float) -> None:
     """Draw the weights: a row for each step that attends, a column for each state; blank where none was in memory."""
     weights = attention.weights[:, :, sample].masked_fill(~attention.kept[:, :, sample], np.nan).numpy()
     from matplotlib.colors import LogNorm
 
     # logarithmic: the first weight is always 1, and next to it all others would look alike
-    least = min(max(float(np.nanmin(weights)), SMALLEST), 0.1)
-    norm = LogNorm(least, 1, clip=True)
+    norm = LogNorm(min(max(float(np.nanmin(weights)), SMALLEST), 0.1), 1, clip=True)
     image = axes.imshow(weights, cmap=COLOUR_MAP, norm=norm, aspect="auto", interpolation="nearest")
-    bar = figure.colorbar(image, ax=axes, format=_plain)
     axes.set(xlabel="to the state of step", ylabel="step", title="Attention")
-    _finish(axes, bar, colours, font_size)
+    _finish(axes, image, colours, font_size, format=lambda weight, _: f"{weight:g}")  # the page has no superscripts
 
 
 def draw_received(axes: Any, attention: Attention, sample: int, colours: Colours, font_size: float) -> None:
@@ -89,7 +85,7 @@ def draw_received(axes: Any, attention: Attention, sample: int, colours: Colours
     style_axes(axes, colours, font_size)
 
 
-def draw_kept(figure: Figure, axes: Any, attention: Attention, sample: int, colours: Colours, font_size: float) -> None:
+def draw_kept(axes: Any, attention: Attention, sample: int, colours: Colours, font_size: float) -> None:
     """Draw when each state was in memory: a row for each state, grey while it is new, then coloured by its score."""
     assert attention.scores is not None
     kept, chosen = attention.kept[:, :, sample].T.numpy(), attention.chosen[:, :, sample].T.numpy()
@@ -100,10 +96,9 @@ def draw_kept(figure: Figure, axes: Any, attention: Attention, sample: int, colo
     style = {"aspect": "auto", "interpolation": "nearest"}
     axes.imshow(new, cmap=ListedColormap([GREY]), **style)  # a page cannot replace the colours of a raster image
     by_score = np.where(chosen, scores[:, None], np.nan)
-    image = axes.imshow(by_score, cmap=COLOUR_MAP, vmin=0, vmax=_largest(by_score), **style)
-    bar = figure.colorbar(image, ax=axes)
+    image = axes.imshow(by_score, cmap=COLOUR_MAP, vmin=0, vmax=float(np.nanmax(by_score, initial=0)) or 1.0, **style)
     axes.set(xlabel="step", ylabel="state of step", title="In memory, by relevance")
-    _finish(axes, bar, colours, font_size)
+    _finish(axes, image, colours, font_size)
 
 
 def draw_scores(axes: Any, attention: Attention, sample: int, colours: Colours, font_size: float) -> None:
@@ -131,16 +126,9 @@ def draw_scores(axes: Any, attention: Attention, sample: int, colours: Colours, 
     style_axes(axes, colours, font_size)
 
 
-def _plain(value: float, _: Any = None) -> str:
-    """A number without raised font_size, which the page's fonts do not have."""
-    return f"{value:g}"
-
-
-def _largest(values: np.ndarray) -> float:
-    return float(np.nanmax(values)) or 1.0 if np.isfinite(values).any() else 1.0
-
-
-def _finish(axes: Any, bar: Any, colours: Colours, font_size: float) -> None:
+def _finish(axes: Any, image: Any, colours: Colours, font_size: float, **options: Any) -> None:
+    """Add a colour bar, and style both."""
+    bar = axes.figure.colorbar(image, ax=axes, **options)
     for panel in (axes, bar.ax):
         style_axes(panel, colours, font_size)
     bar.ax.spines[:].set_visible(False)

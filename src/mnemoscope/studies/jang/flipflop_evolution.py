@@ -19,13 +19,13 @@ from mnemoscope.cells import run_with_cache
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.palette import PALETTE
 from mnemoscope.drawing.svg import COLOUR, style_page_axes
+from mnemoscope.inspection.bifurcations import bifurcations_section
 from mnemoscope.lenses import BifurcationDiagram, Dynamics, interpolate_weights, track_fixed_points
 from mnemoscope.lenses.fixed_points.starts import FromOutputs, FromTrajectories, Several
 from mnemoscope.replication.claims import EVERYTHING, Claim, Row
 from mnemoscope.replication.computed_study import legend_above
 from mnemoscope.replication.learning_study import by_name
 from mnemoscope.replication.study import Finished, Preset, Study, Trial, listed
-from mnemoscope.report.bifurcations import bifurcations_section
 from mnemoscope.report.document import render_document
 from mnemoscope.report.provenance import citation_section, provenance_section
 from mnemoscope.studies.jang import reservoirs

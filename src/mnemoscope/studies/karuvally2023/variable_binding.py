@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mnemoscope.config.run_config import RunConfig
+from mnemoscope.inspection.variables import variables_section
 from mnemoscope.lenses import Variables, find_variables
 from mnemoscope.lenses.variables import angle_error
 from mnemoscope.registry.citations import Source
@@ -17,7 +18,6 @@ from mnemoscope.replication.learning_study import LearningStudy
 from mnemoscope.replication.study import Finished, Preset, Trial
 from mnemoscope.report.document import render_document
 from mnemoscope.report.provenance import citation_section
-from mnemoscope.report.variables import variables_section
 from mnemoscope.tasks import VariableBinding
 from mnemoscope.training import load_model
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from mnemoscope.cells import Elman
 from mnemoscope.drawing.axes import new_figure
-from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE, inline_svg
+from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE
 from mnemoscope.lenses.fixed_points.figure import Group, groups
 from mnemoscope.lenses.fixed_points.result import FixedPoints
 from mnemoscope.lenses.spectra import Spectrum, spectrum
 from mnemoscope.lenses.spectra.figure import draw_spectrum
-from mnemoscope.report.document import Section
-from mnemoscope.report.markup import table_markup
+from mnemoscope.report import InspectedNetwork, Section
+from mnemoscope.report.markup import figure_markup, table_markup
 from mnemoscope.report.numbers import format_number
-from mnemoscope.report.registered_lenses import InspectedNetwork
 
 LARGEST = 512
 """Largest state, in numbers, whose spectra a page shows; larger ones would delay the page."""
@@ -38,8 +37,7 @@ def matrix_section(result: Spectrum) -> Section:
         f"The matrix alone, without the nonlinearity. {result.summary()} Contours show how far eigenvalues can move if "
         f"the matrix is perturbed by the norm on their label."
     )
-    svg = inline_svg(figure, "matrix", alt=alt)
-    return Section("Recurrent matrix", lead, f'<figure class="drawn">{svg}</figure>')
+    return Section("Recurrent matrix", lead, figure_markup(figure, "matrix", alt=alt))
 
 
 def linearisation_section(fp: FixedPoints) -> Section:

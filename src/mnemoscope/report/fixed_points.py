@@ -1,16 +1,18 @@
-"""Facts about fixed points for the top of the page, the table and the plots."""
+"""Fixed points in words and in a table: the top of the page, the text at a point, and the section with all points."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from math import isnan
 from typing import Literal
 
 from mnemoscope.lenses.fixed_points.figure import groups
-from mnemoscope.lenses.fixed_points.result import FixedPoints, Status
-
-SYMBOLS = {"stable": "circle", "saddle": "diamond", "unstable": "square", "marginal": "cross", "slow": "circle-open"}
-"""Plotly's names of the shapes by which the kinds differ without colour."""
+from mnemoscope.lenses.fixed_points.result import FixedPoints
+from mnemoscope.report.document import Section
+from mnemoscope.report.markup import render_template
+from mnemoscope.report.numbers import format_number
+from mnemoscope.report.plots import SYMBOLS
 
 
 @dataclass(frozen=True)
@@ -19,10 +21,10 @@ class PointFacts:
 
     name: str
     """The index of the point, `3` for `fp[3]`; `s3` for a slow point, `fp.slow[3]`."""
-    kind: str
     description: str
     """Kind and shape, such as "stable node" or "spiral saddle"."""
     colour: str
+    symbol: str
     unstable: int
     """Number of unstable directions."""
     largest: float
@@ -33,6 +35,18 @@ class PointFacts:
     reached: int
     """Number of starts that ended here."""
     index: int
+
+    @property
+    def cells(self) -> list[tuple[str, float | str]]:
+        """The cells of its row: each a text, and the value that the column is sorted by."""
+        measured = (self.largest, self.slowest, self.q)
+        return [
+            (self.description, self.description),
+            (str(self.unstable), self.unstable),
+            *((format_number(value), "" if isnan(value) else value) for value in measured),
+            (f"{self.index:+d}".replace("-", "−") if self.index else "0", self.index),
+            (str(self.reached), self.reached),
+        ]
 
 
 @dataclass(frozen=True)
@@ -53,9 +67,9 @@ def point_facts(fp: FixedPoints, slow: bool = False) -> list[PointFacts]:
     return [
         PointFacts(
             name=f"s{point}" if slow else f"{point}",
-            kind=kind,
             description=description,
             colour="slow" if slow else colours[point],
+            symbol=SYMBOLS["slow" if slow else kind],
             unstable=unstable,
             largest=largest[point],
             slowest=slowest[point],
@@ -67,6 +81,28 @@ def point_facts(fp: FixedPoints, slow: bool = False) -> list[PointFacts]:
             zip(fp.kind, fp.description, fp.unstable.tolist(), strict=True)
         )
     ]
+
+
+def fixed_point_section(fp: FixedPoints) -> Section:
+    """Return the section with every fixed point, the most stable first, and the slow points in a second table."""
+    lead = (
+        "Click a heading to sort, or a number to find that point in the pictures. The numbers are indices into the "
+        "result."
+    )
+    tables = [("Fixed points", point_facts(fp))] if len(fp) else []
+    if fp.slow is not None and len(fp.slow):
+        tables.append(("Slow points: the state creeps here, but does not rest", point_facts(fp.slow, slow=True)))
+    tables = [(caption, sorted(points, key=lambda point: point.unstable)) for caption, points in tables]
+    headings = [
+        ("Kind", "text"),
+        ("Unstable directions", "number"),
+        ("Largest Re\u00a0λ" if fp.continuous else "Largest |\u2060λ|", "number"),
+        ("Slowest time constant", "number"),
+        ("q", "number"),
+        ("Index", "number"),
+        ("Starts", "number"),
+    ]
+    return Section("Fixed points", lead, render_template("fixed_point_table.html", tables=tables, headings=headings))
 
 
 def headline(fp: FixedPoints) -> str:
@@ -88,7 +124,7 @@ def headline(fp: FixedPoints) -> str:
         parts.append(_are(count["marginal"], "marginal, on the very edge of stability"))
     if len(fp) == 1:
         return f"At this input the network has one fixed point, and it {parts[0].partition(' ')[2]}."
-    split = f"all {parts[0].partition(' ')[2]}" if len(parts) == 1 else _joined(parts)
+    split = f"all {parts[0].partition(' ')[2]}" if len(parts) == 1 else "; ".join([*parts[:-1], f"and {parts[-1]}"])
     closing = "" if stable or count["marginal"] else " None is stable, so the network stays at none of them."
     return f"At this input the network can rest at {len(fp)} points: {split}.{closing}"
 
@@ -102,14 +138,5 @@ def completeness_verdict(fp: FixedPoints) -> Verdict:
     return Verdict("incomplete", "Incomplete", fp.completeness)
 
 
-def start_outcomes(fp: FixedPoints) -> list[tuple[Status, int]]:
-    """Return how many starts ended in each way."""
-    return [] if fp.starts is None else list(fp.starts.counts().items())
-
-
 def _are(count: int, singular: str, plural: str | None = None) -> str:
     return f"{count} is {singular}" if count == 1 else f"{count} are {plural or singular}"
-
-
-def _joined(parts: list[str]) -> str:
-    return "; ".join(parts[:-1]) + "; and " + parts[-1]

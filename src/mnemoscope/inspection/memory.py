@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
-from mnemoscope.drawing.axes import new_figure
-from mnemoscope.drawing.svg import COLOUR, add_legend, inline_svg, style_page_axes
+from mnemoscope.drawing.axes import Figure, new_figure
+from mnemoscope.drawing.svg import COLOUR, add_legend, style_page_axes
+from mnemoscope.inspection.spectra import LARGEST
 from mnemoscope.lenses.dynamics import Dynamics
 from mnemoscope.lenses.fisher import FisherMemory, fisher_memory
 from mnemoscope.lenses.fisher.linearisation import matrix_cell
 from mnemoscope.lenses.fixed_points.result import FixedPoints
-from mnemoscope.report.document import Section
+from mnemoscope.report import InspectedNetwork, Section
+from mnemoscope.report.markup import figure_markup
 from mnemoscope.report.numbers import format_number
-from mnemoscope.report.registered_lenses import InspectedNetwork
-from mnemoscope.report.spectra import LARGEST
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 TITLE = "Memory near a fixed point"
 CURVE_COLOURS = ("stable", "saddle-1", "unstable", "marginal", "slow", "path")
@@ -44,17 +39,15 @@ def memory_section(dynamics: Dynamics, fp: FixedPoints) -> Section | None:
     state = fp.states[point]
     slowest = float(fp.time_constants[point].max())
     lags = int(min(max(3 * slowest, FEWEST_LAGS), MOST_LAGS))
-    features = dynamics.input_jacobian(state[None].to(dynamics.dtype)).any(0).nonzero().flatten().tolist()
+    reached = dynamics.input_jacobian(state[None].to(dynamics.dtype)).any(0).nonzero().flatten().tolist()
+    features = reached[: len(CURVE_COLOURS)]
     try:
-        memories = {
-            feature: fisher_memory(dynamics, feature, state=state, lags=lags)
-            for feature in features[: len(CURVE_COLOURS)]
-        }
+        memories = {feature: fisher_memory(dynamics, feature, state=state, lags=lags) for feature in features}
     except (ValueError, OverflowError) as error:
         return Section(TITLE, f"The memory at point {point} cannot be computed: {error}", "")
     if not memories:
         return None
-    published, remark = _published(dynamics, state, list(memories), lags)
+    published, remark = _published(dynamics, state, features, lags)
     linearised = matrix_cell(dynamics, state)
     units = "every unit" if linearised is None or linearised.queue is None else "every unit of the newest matrix"
     lead = (
@@ -65,8 +58,7 @@ def memory_section(dynamics: Dynamics, fp: FixedPoints) -> Section | None:
         f"{dynamics.size}.{remark}"
     )
     alt = "Share of a signal's information that is left, over the steps since the signal entered, for each input."
-    svg = inline_svg(_draw(memories, published), "memory", alt=alt)
-    return Section(TITLE, lead, f'<figure class="drawn">{svg}</figure>')
+    return Section(TITLE, lead, figure_markup(_draw(memories, published), "memory", alt=alt))
 
 
 def _published(

@@ -10,14 +10,13 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
-from mnemoscope.drawing.projection import join_lines
+from mnemoscope.drawing.projection import join_lines, principal_projection, to_array
 from mnemoscope.lenses.bifurcations.figure import LABELS, shown_kinds
 from mnemoscope.lenses.bifurcations.result import BifurcationDiagram
-from mnemoscope.report.document import Section
-from mnemoscope.report.fixed_point_facts import SYMBOLS
+from mnemoscope.report import Section
 from mnemoscope.report.markup import LegendEntry, escaped_already, plot_markup, render_template, table_markup
 from mnemoscope.report.numbers import format_number, pluralise
-from mnemoscope.report.state_space import rounded
+from mnemoscope.report.plots import SYMBOLS, columns, layout, trace
 
 PAUSE = 350
 """Time for which each snapshot is shown during playback, in milliseconds."""
@@ -57,12 +56,14 @@ def bifurcations_section(
     spec = {"data": _traces(diagram, points, paths), "layout": _layout(points, paths, labels)}
     alt = f"Fixed points at {count} snapshots in three dimensions."
     plot = plot_markup(name, spec, alt=alt, legend=_legend(diagram, paths))
+    ends = torch.tensor([event.high for event in diagram.events], dtype=torch.float64)
+    after = torch.searchsorted(diagram.snapshots.double(), ends).clamp_max(count - 1)
     html = render_template(
         "bifurcations.html",
         name=name,
         frames=[_caption(diagram, snapshot, parameter) for snapshot in range(count)],
         picture=escaped_already(plot),
-        events=[{"frame": _frame(diagram, event.high), "sentence": event.sentence} for event in diagram.events],
+        events=[(snapshot, event.sentence) for snapshot, event in zip(after.tolist(), diagram.events, strict=True)],
         pause=PAUSE,
     )
     unknown = [*diagram.missing, *diagram.notes]
@@ -92,17 +93,9 @@ def _axes(diagram: BifurcationDiagram, projection: Tensor | None) -> tuple[np.nd
         if given.shape != (size, 3):
             raise ValueError(f"The projection must have shape ({size}, 3), but has {given.shape}.")
         return given, np.zeros(size), ("readout 1", "readout 2", "readout 3")
-    if size <= 3:
-        return np.eye(size, 3), np.zeros(size), tuple(f"state {axis + 1}" if axis < size else "–" for axis in range(3))
-    last = diagram.states[diagram.points(-1)].numpy()
-    centre = last.mean(0) if len(last) else np.zeros(size)
-    _, singular, rows = np.linalg.svd(last - centre, full_matrices=False)
-    used = int((singular > 1e-6 * max(singular.max(initial=0), 1e-12)).sum())
-    axes = np.linalg.qr(np.concatenate([rows[: min(used, 3)].T, np.eye(size, 3)], axis=1))[0][:, :3]
-    axes = axes * np.sign(np.take_along_axis(axes, np.abs(axes).argmax(0)[None], 0))  # the same sign in every run
-    share = singular**2 / max(float((singular**2).sum()), 1e-300)
-    labels = [f"PC {axis + 1} ({share[axis]:.0%})" if axis < used else f"direction {axis + 1}" for axis in range(3)]
-    return axes, centre, tuple(labels)
+    view = principal_projection(diagram.states[diagram.points(-1)])
+    missing = 3 - len(view.axes)  # a state of one or two numbers
+    return np.pad(view.axes, ((0, missing), (0, 0))).T, view.centre, (*view.labels, *("–",) * missing)
 
 
 def _path(states: Tensor | None, axes: np.ndarray, centre: np.ndarray) -> np.ndarray:
@@ -113,7 +106,7 @@ def _path(states: Tensor | None, axes: np.ndarray, centre: np.ndarray) -> np.nda
         raise ValueError(f"Trajectories must have shape (time, batch, {len(centre)}), but have {tuple(states.shape)}.")
     kept = states[:, : max(1, MAX_STATES // max(1, states.shape[0]))]
     kept = kept[:: -(-kept.shape[0] // MAX_STATES)]
-    return join_lines((kept.detach().double().numpy().swapaxes(0, 1) - centre) @ axes)
+    return join_lines((to_array(kept).swapaxes(0, 1) - centre) @ axes)
 
 
 def _traces(diagram: BifurcationDiagram, points: np.ndarray, paths: list[np.ndarray]) -> list[dict[str, Any]]:
@@ -121,10 +114,10 @@ def _traces(diagram: BifurcationDiagram, points: np.ndarray, paths: list[np.ndar
     branches = [points[(diagram.branch == branch).numpy()] for branch in range(len(diagram))]
     lines = np.concatenate([join_lines(branch[None]) for branch in branches]) if branches else np.zeros((0, 3))
     line = {"color": "var(--ink)", "width": 2, "dash": "dot"}
-    data = [_static_trace(_columns(lines), "branches", mode="lines", line=line, opacity=0.35, hoverinfo="skip")]
+    data = [trace(lines, ["branches"], mode="lines", line=line, opacity=0.35, hoverinfo="skip")]
     if any(len(path) for path in paths):
         style = {"mode": "lines", "line": {"color": "var(--path)", "width": 1.5}, "opacity": 0.8, "hoverinfo": "skip"}
-        data.append(_animated_trace([_columns(path) for path in paths], "paths", **style))
+        data.append(_animated_trace([columns(path) for path in paths], "paths", **style))
     kinds = shown_kinds(diagram)
     for kind in _drawn_kinds(diagram):
         frames = []
@@ -132,7 +125,7 @@ def _traces(diagram: BifurcationDiagram, points: np.ndarray, paths: list[np.ndar
             rows = [row for row in diagram.points(snapshot).tolist() if (kinds[row] or UNDECIDED) == kind]
             text = [_hover_text(diagram, row) for row in rows]
             names = [str(int(diagram.branch[row])) for row in rows]
-            frames.append({**_columns(points[rows]), "text": text, "names": names})
+            frames.append({**columns(points[rows]), "text": text, "names": names})
         symbol = SYMBOLS[kind.partition("-")[0]]
         marker = {"symbol": symbol, "size": 5 if symbol == "diamond" else 6.5, "color": f"var(--{kind})"}
         marker["line"] = {"color": "var(--ground)", "width": 1}
@@ -140,22 +133,10 @@ def _traces(diagram: BifurcationDiagram, points: np.ndarray, paths: list[np.ndar
     return data
 
 
-def _columns(points: np.ndarray) -> dict[str, Any]:
-    return {axis: rounded(points[:, column]) for column, axis in enumerate("xyz")}
-
-
-def _static_trace(columns: dict[str, Any], tag: str, **style: Any) -> dict[str, Any]:
-    return {"type": "scatter3d", **columns, "meta": {"tags": [tag]}, "showlegend": False, **style}
-
-
 def _animated_trace(frames: list[dict[str, Any]], tag: str, **style: Any) -> dict[str, Any]:
-    """Return a trace that shows the last snapshot and carries the others in its `meta`."""
-    last = {axis: frames[-1][axis] for axis in "xyz"}
-    trace = _static_trace(last, tag, **style)
-    if "text" in frames[-1]:
-        trace |= {"text": frames[-1]["text"], "customdata": frames[-1]["names"]}
-    trace["meta"]["frames"] = frames
-    return trace
+    """Return a trace that shows the last snapshot and carries all of them in its `meta`."""
+    shown = {"customdata" if key == "names" else key: values for key, values in frames[-1].items()}
+    return {**trace(np.zeros((0, 3)), (), **style), **shown, "meta": {"tags": [tag], "frames": frames}}
 
 
 def _hover_text(diagram: BifurcationDiagram, row: int) -> str:
@@ -174,18 +155,11 @@ def _layout(points: np.ndarray, paths: list[np.ndarray], labels: tuple[str, ...]
     cloud = cloud[np.isfinite(cloud).all(1)]
     low, high = (cloud.min(0), cloud.max(0)) if len(cloud) else (np.zeros(3), np.zeros(3))
     margin = np.maximum(0.06 * (high - low), 0.02 * max(float((high - low).max()), 1e-3))
-    style = {"gridcolor": "var(--line)", "zerolinecolor": "var(--line)", "color": "var(--muted)", "showspikes": False}
-    style |= {"showbackground": False, "nticks": 5}
-    axes = {
-        f"{letter}axis": {
-            **style,
-            "title": {"text": label},
-            "range": [float(low[column] - margin[column]), float(high[column] + margin[column])],
-        }
-        for column, (letter, label) in enumerate(zip("xyz", labels, strict=True))
-    }
-    camera = {"eye": {"x": 1.35, "y": 1.35, "z": 0.8}, "center": {"x": 0, "y": 0, "z": -0.12}}
-    return {"scene": {**axes, "aspectmode": "cube", "camera": camera}, "margin": dict.fromkeys("lrtb", 0)}
+    cube = layout(labels)
+    for letter, *extent in zip("xyz", (low - margin).tolist(), (high + margin).tolist(), strict=True):
+        cube["scene"][f"{letter}axis"]["range"] = extent
+    cube["scene"]["aspectmode"] = "cube"
+    return cube
 
 
 def _drawn_kinds(diagram: BifurcationDiagram) -> list[str]:
@@ -200,9 +174,3 @@ def _legend(diagram: BifurcationDiagram, paths: list[np.ndarray]) -> list[Legend
     if any(len(path) for path in paths):
         entries.append(LegendEntry("paths", "trajectories", "path", "line"))
     return [*entries, LegendEntry("branches", "branches", "ink", "line")]
-
-
-def _frame(diagram: BifurcationDiagram, at: float) -> int:
-    """Return the first snapshot after an event."""
-    later = (diagram.snapshots >= at).nonzero()[:, 0]
-    return int(later[0]) if len(later) else len(diagram.snapshots) - 1
