@@ -1,4 +1,4 @@
-"""Matrices as heat maps: colour map, limits and colour bar."""
+"""Matrices as heat maps, with a colour map, limits and a colour bar."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from mnemoscope.drawing.axes import style_axes
+from mnemoscope.drawing.palette import Colours
 
 SEQUENTIAL, DIVERGING = "viridis", "RdBu_r"
 """Colour maps of quantities that are never negative, such as weights, and of quantities with a sign."""
@@ -27,8 +30,21 @@ def colour_map(low: float) -> Any:
     return diverging if low < 0 else ListedColormap(diverging(np.linspace(0.5, 1, 256)))
 
 
-def add_colour_bar(axes: Any, image: Any) -> Any:
-    """Add a colour bar with few ticks below the axes, where it takes no width from the panels."""
+def draw_heat_map(
+    axes: Any,
+    picture: NDArray[np.floating],
+    limits: tuple[float, float],
+    colours: Colours,
+    font_size: float,
+    cmap: Any = None,
+    aspect: str = "equal",
+) -> None:
+    """Draw a matrix, with a colour bar of few ticks below the axes, where it takes no width from the panels."""
     from matplotlib.ticker import MaxNLocator
 
-    return axes.figure.colorbar(image, ax=axes, location="bottom", shrink=0.8, aspect=16, ticks=MaxNLocator(2))
+    low, high = limits
+    cmap = colour_map(low) if cmap is None else cmap
+    image = axes.imshow(picture, cmap=cmap, vmin=low, vmax=high, interpolation="nearest", aspect=aspect)
+    bar = axes.figure.colorbar(image, ax=axes, location="bottom", shrink=0.8, aspect=16, ticks=MaxNLocator(2))
+    bar.outline.set_visible(False)
+    style_axes(bar.ax, colours, font_size - 1)

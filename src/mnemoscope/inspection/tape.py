@@ -113,9 +113,8 @@ def tape_figure(tape: Tape, batch: Batch, shape: tuple[int, int] | None = None) 
             f"the other {tuple(batch.mask.shape)}."
         )
     outputs = (outputs.sigmoid() if bits else outputs).masked_fill(~batch.mask[..., None], torch.nan)
-    style = {"probabilities": bits, "width": 7.2, "font_size": PAGE_FONT_SIZE}
-    shown = replace(tape, outputs=outputs)
-    figure = draw_tape(shown, longest_sequence(batch), COLOUR, input_shape=shape, output_shape=shape, **style)
+    style = {"shape": shape, "probabilities": bits, "width": 7.2, "font_size": PAGE_FONT_SIZE}
+    figure = draw_tape(replace(tape, outputs=outputs), longest_sequence(batch), COLOUR, **style)
     tiles = tape.memory.dim() == 5
     caption = (
         f"One sequence. {'Matrices are tiled in order, row by row. ' * tiles}Outputs are shown at the steps that count"

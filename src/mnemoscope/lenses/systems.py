@@ -7,10 +7,10 @@ import torch
 from torch import Tensor, nn
 
 from mnemoscope.base.array_types import Float, Inexact
-from mnemoscope.cells import Cell, Elman, Model, adapt
+from mnemoscope.cells import Cell, Elman, Model
 from mnemoscope.cells.from_torch import TORCH_NETWORKS
 from mnemoscope.connectivity import Connectivity
-from mnemoscope.lenses.dynamics import Dynamics
+from mnemoscope.lenses.dynamics import Dynamics, as_cell
 from mnemoscope.lenses.fixed_points.result import FixedPoints
 
 System = Tensor | np.ndarray | nn.Module | Dynamics | FixedPoints
@@ -27,10 +27,8 @@ def matrix_of(system: System, state: Float[Tensor, " ..."] | None = None) -> tup
         if len(system) != 1:
             raise ValueError(f"The lens takes one fixed point, but {len(system)} were given; choose one: fp[0].")
         return checked_matrix(system.jacobians[0]), system.continuous
-    if isinstance(system, Model):
-        raise TypeError("A Model is a cell with a readout; pass the cell itself: model.cell.")
-    if isinstance(system, (Cell, *TORCH_NETWORKS)):
-        return checked_matrix(_recurrent_matrix(adapt(system))), False
+    if isinstance(system, (Cell, Model, *TORCH_NETWORKS)):
+        return checked_matrix(_recurrent_matrix(as_cell(system))), False
     if isinstance(system, nn.Module):
         if not isinstance(system, Connectivity):
             raise TypeError(

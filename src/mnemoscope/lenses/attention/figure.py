@@ -17,20 +17,12 @@ SMALLEST = 1e-3
 """Weights up to this one share one colour."""
 
 
-def draw_attention(
-    attention: Attention,
-    sample: int = 0,
-    colours: Colours = LIGHT,
-    *,
-    figure: Any = None,
-    font_size: float = 9,
-) -> Figure:
+def draw_attention(attention: Attention, sample: int = 0, colours: Colours = LIGHT, *, font_size: float = 9) -> Figure:
     """Draw the weights as a map (Kerg, Fig 1); for a screen also the states in memory and the scores that decided."""
     if not 0 <= sample < attention.batch:
         raise ValueError(f"The sequences are numbered 0 to {attention.batch - 1}, but sequence {sample} was requested.")
     screened = attention.scores is not None
-    if figure is None:
-        figure = new_figure(13.5 if screened else 9, 4.2)
+    figure = new_figure(13.5 if screened else 9, 4.2)
     panels = figure.subplots(1, 3 if screened else 2)
     draw_weights(panels[0], attention, sample, colours, font_size)
     if screened:

@@ -11,8 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from mnemoscope.base.array_types import Float, Inexact
-from mnemoscope.cells import Cell, Model, adapt, scan
+from mnemoscope.cells import Cell, scan
 from mnemoscope.lenses.capacity.result import MemoryCapacity
+from mnemoscope.lenses.dynamics import as_cell
 from mnemoscope.lenses.fisher.sources import input_vector
 
 BLOCKS = 20
@@ -56,7 +57,7 @@ def measure_memory_capacity(
     tensor(True)
 
     """
-    frozen = _frozen(cell)
+    frozen = as_cell(cell).frozen(torch.float64, torch.device("cpu"))
     features = frozen.input_size or (1 if isinstance(direction, int) else len(direction))
     d, deviations = input_vector(direction, features), _noise_deviations(noise, features)
     _check(signal, strength, delays, steps, washout, ridge)
@@ -125,12 +126,6 @@ def _draw_signals(signal: str, shape: tuple[int, ...], generator: torch.Generato
     if signal == "normal":
         return torch.randn(shape, generator=generator, dtype=torch.float64)
     return 12**0.5 * (torch.rand(shape, generator=generator, dtype=torch.float64) - 0.5)
-
-
-def _frozen(cell: Cell | nn.Module) -> Cell:
-    if isinstance(cell, Model):
-        raise TypeError("A Model adds a readout to its cell; pass the cell itself: model.cell.")
-    return adapt(cell).frozen(torch.float64, torch.device("cpu"))
 
 
 def _noise_deviations(noise: float | Inexact[Tensor, " features"], features: int) -> Float[Tensor, " features"]:

@@ -12,7 +12,6 @@ from torch import Tensor
 from mnemoscope.base.array_types import Float
 from mnemoscope.lenses.design.ascent import Point
 from mnemoscope.lenses.design.constraints import Constraint
-from mnemoscope.lenses.design.krylov import in_krylov_basis
 from mnemoscope.lenses.design.objective import amplification_bound, network_memory, relative_total
 from mnemoscope.lenses.design.starts import delay_lines
 from mnemoscope.lenses.fisher.result import FisherMemory
@@ -103,9 +102,9 @@ class MemoryDesign(Result):
         """
         if self.U is None or self.W is None:
             assert self.v is not None
-            return [in_krylov_basis(self.V, self.v)]
+            return [_in_krylov_basis(self.V, self.v)]
         left, _, right = torch.linalg.svd(self.W)
-        return [in_krylov_basis(self.U.mT, left[:, 0]), in_krylov_basis(self.V.mT, right[0])]
+        return [_in_krylov_basis(self.U.mT, left[:, 0]), _in_krylov_basis(self.V.mT, right[0])]
 
     def summary(self) -> str:
         """Return the value, its bound, and how the search ended, in sentences."""
@@ -125,3 +124,20 @@ class MemoryDesign(Result):
         if highest < self.bound * (1 - 1e-9):
             sentences.append("A better network may exist.")
         return " ".join(sentences)
+
+
+def _in_krylov_basis(A: Float[Tensor, "size size"], first: Float[Tensor, " size"]) -> Float[Tensor, "size size"]:
+    """Return A in the orthonormal basis of x, A x, A^2 x, ... (Arnoldi); where these end, other directions follow."""
+    basis = (first / torch.linalg.vector_norm(first))[:, None]
+    while basis.shape[1] < len(A):
+        eye = torch.eye(len(A), dtype=A.dtype)
+        for candidates in (A @ basis[:, -1:], eye):
+            rest = candidates
+            for _ in range(2):  # a second orthogonalisation removes the rounding errors of the first
+                rest = rest - basis @ (basis.mT @ rest)
+            lengths = torch.linalg.vector_norm(rest, dim=0)
+            if float(lengths.max()) > 1e-8:
+                break
+        chosen = int(lengths.argmax())
+        basis = torch.cat([basis, rest[:, chosen : chosen + 1] / lengths[chosen]], dim=1)
+    return basis.mT @ A @ basis

@@ -36,12 +36,3 @@ def initial_features(memory: EpisodicMemory, start: int | Tensor) -> Float[Tenso
     if size == 0:
         raise ValueError(f"Memory {start} is empty: its column of Xi is 0.")
     return (column / size).unsqueeze(0)
-
-
-def check_shares(corruptions: list[float], threshold: float) -> None:
-    """Raise unless shares of flipped signs are in [0, 1] and the threshold is in (0, 1)."""
-    for share in corruptions:
-        if not 0 <= share <= 1:
-            raise ValueError(f"A share of flipped signs lies between 0 and 1, but is {share}.")
-    if not 0 < threshold < 1:
-        raise ValueError(f"threshold is a cosine between 0 and 1, but is {threshold}.")

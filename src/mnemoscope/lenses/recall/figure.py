@@ -9,9 +9,8 @@ import numpy as np
 
 from mnemoscope.drawing.axes import Figure, new_figure, style_axes
 from mnemoscope.drawing.palette import LIGHT, Colours
-from mnemoscope.lenses.recall.basin import Basin
-from mnemoscope.lenses.recall.capacity import Load
 from mnemoscope.lenses.recall.classes import MemoryClass, MemoryClasses
+from mnemoscope.lenses.recall.corruption import Basin, Load
 from mnemoscope.lenses.recall.result import Recall
 
 MOST_NAMED = 30
@@ -20,11 +19,9 @@ MOST_PERIODS = 60
 """Most periods that are separated by lines."""
 
 
-def draw_recall(
-    recall: Recall, start: int = 0, colours: Colours = LIGHT, *, figure: Any = None, font_size: float = 9
-) -> Figure:
+def draw_recall(recall: Recall, start: int = 0, colours: Colours = LIGHT, *, font_size: float = 9) -> Figure:
     """Draw the overlaps of one start with all memories over time, and the overlap and margin of each period."""
-    figure = new_figure(10, 4.6) if figure is None else figure
+    figure = new_figure(10, 4.6)
     over_time, at_ends = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
     overlaps = recall.overlaps[:, start].numpy()
     image = _draw_overlaps(over_time, overlaps.T, (-0.5, len(overlaps) - 0.5))

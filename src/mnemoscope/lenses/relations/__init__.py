@@ -3,6 +3,8 @@
 from mnemoscope.lenses.relations.drift import (
     ConfusedPair as ConfusedPair,
     Drift as Drift,
+    auc as auc,
+    d_prime as d_prime,
     measure_drift as measure_drift,
 )
 from mnemoscope.lenses.relations.generalisation import (
@@ -17,4 +19,3 @@ from mnemoscope.lenses.relations.occlusion import (
     measure_occlusion as measure_occlusion,
 )
 from mnemoscope.lenses.relations.result import Relations as Relations
-from mnemoscope.lenses.relations.separation import auc as auc, d_prime as d_prime

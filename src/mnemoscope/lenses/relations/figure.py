@@ -13,7 +13,7 @@ from torch import Tensor
 
 from mnemoscope.base.array_types import Float
 from mnemoscope.drawing.axes import Figure, new_figure, style_axes
-from mnemoscope.drawing.colour_maps import SEQUENTIAL, add_colour_bar, colour_limits, colour_map
+from mnemoscope.drawing.colour_maps import SEQUENTIAL, colour_limits, draw_heat_map
 from mnemoscope.drawing.palette import LIGHT, Colours
 from mnemoscope.lenses.relations.drift import ConfusedPair, Drift
 from mnemoscope.lenses.relations.generalisation import Generalisation
@@ -46,53 +46,35 @@ def draw_relations(
 
     The objects are drawn along the rows and columns of a matrix. For competing rules, the titles show which one won.
 
-    Args:
-        found: the relations.
-        problem: index of the problem.
-        colours: colours of the figure.
-        picture: the problem as an image, as `tasks.relational.picture` makes it; by default its objects in a row.
-        answer_names: what each label means; by default its number.
-        width: width of the figure in inches.
-        font_size: font size in points.
-
+    `picture` is the problem as an image, as `tasks.relational.picture` makes it (by default its objects in a row), and
+    `answer_names` says what each label means (by default its number).
     """
     if not 0 <= problem < len(found):
         raise ValueError(f"The problems are numbered 0 to {len(found) - 1}, but problem {problem} was requested.")
     matrices = _matrices(found, problem)
-    lines = -(-(1 + len(matrices)) // COLUMNS)
-    figure = new_figure(width, (width / COLUMNS + 0.6) * lines)
-    panels = [figure.add_subplot(lines, COLUMNS, number + 1) for number in range(1 + len(matrices))]
+    figure, panels = _panels(1 + len(matrices), width, 0.6)
     objects = found.images[found.objects[problem]]
-    panels[0].imshow(_in_a_row(objects) if picture is None else picture.numpy(), interpolation="nearest")
+    in_a_row = np.concatenate(_rgb(objects).numpy(), axis=1)
+    panels[0].imshow(in_a_row if picture is None else picture.numpy(), interpolation="nearest")
     _label_problem(panels[0], found, problem, answer_names)
-    bars = []
     for axes, (title, matrix) in zip(panels[1:], matrices, strict=True):
         low, high = colour_limits(matrix)
         if low == 0 and high <= 1:
-            image = axes.imshow(matrix, cmap=SEQUENTIAL, vmin=0, vmax=1, interpolation="nearest")
+            draw_heat_map(axes, matrix, (0, 1), colours, font_size, cmap=SEQUENTIAL)
         else:
-            image = axes.imshow(matrix, cmap=colour_map(low), vmin=low, vmax=high, interpolation="nearest")
+            draw_heat_map(axes, matrix, (low, high), colours, font_size)
         axes.set(xticks=[], yticks=[])
         above = _draw_objects_along(axes, objects)
         above.set_title(title)
         style_axes(above, colours, font_size)
-        bars.append(add_colour_bar(axes, image))
     for axes in panels:
         style_axes(axes, colours, font_size)
         axes.spines[:].set_visible(False)
-    for bar in bars:
-        bar.outline.set_visible(False)
-        style_axes(bar.ax, colours, font_size - 1)
     return figure
 
 
 def draw_occlusion(
-    found: Occlusion,
-    rows: Sequence[int] = (),
-    colours: Colours = LIGHT,
-    *,
-    width: float = 10.5,
-    font_size: float = 9,
+    found: Occlusion, rows: Sequence[int] = (), colours: Colours = LIGHT, *, width: float = 10.5, font_size: float = 9
 ) -> Figure:
     """Draw the loss from hiding each pair of objects and all of them, then by relation, and by object if it is read.
 
@@ -102,21 +84,15 @@ def draw_occlusion(
     if len(found.relation_names) > 1:
         by_relation = list(zip(found.relation_names, found.entries.log_odds, strict=True))
         maps += [(f"Log-odds lost, {name}", values, None) for name, values in by_relation[:MOST]]
-    count = 1 + len(maps) + (found.objects is not None)
-    lines = -(-count // COLUMNS)
-    figure = new_figure(width, (width / COLUMNS + 0.5) * lines)
-    panels = [figure.add_subplot(lines, COLUMNS, number + 1) for number in range(count)]
-    bars = []
+    figure, panels = _panels(1 + len(maps) + (found.objects is not None), width, 0.5)
     for axes, (title, values, percent) in zip(panels, maps, strict=False):
         matrix = values.numpy() * (percent or 1)
         low, high = colour_limits(matrix)
         high = max(high, 1.0 if percent else 1e-3)  # smaller losses are negligible
-        low = -high if low < 0 else 0.0
-        image = axes.imshow(matrix, cmap=colour_map(low), vmin=low, vmax=high, interpolation="nearest")
+        draw_heat_map(axes, matrix, (-high if low < 0 else 0.0, high), colours, font_size)
         axes.set(title=title + (", %" if percent else ""), xlabel="with object", ylabel="relation of object")
         _draw_row_lines(axes, rows, colours)
         _integer_ticks(axes)
-        bars.append(add_colour_bar(axes, image))
     rest = panels[len(maps) :]
     _draw_accuracies(rest[0], found, colours)
     if found.objects is not None:
@@ -126,9 +102,6 @@ def draw_occlusion(
         _integer_ticks(rest[1])
     for axes in panels:
         style_axes(axes, colours, font_size)
-    for bar in bars:
-        bar.outline.set_visible(False)
-        style_axes(bar.ax, colours, font_size - 1)
     return figure
 
 
@@ -182,12 +155,9 @@ def draw_confused_pairs(
     return figure
 
 
-def draw_generalisation(
-    found: Generalisation, colours: Colours = LIGHT, *, figure: Any = None, font_size: float = 9
-) -> Figure:
+def draw_generalisation(found: Generalisation, colours: Colours = LIGHT, *, font_size: float = 9) -> Figure:
     """Draw the accuracy on unseen shapes (solid) and on seen ones (dashed) over the number held out."""
-    if figure is None:
-        figure = new_figure(7, 4)
+    figure = new_figure(7, 4)
     axes = figure.add_subplot()
     for number, (network, curve) in enumerate(found.curves().items()):
         colour = colours[LINES[number % len(LINES)]]
@@ -205,6 +175,13 @@ def draw_generalisation(
     return figure
 
 
+def _panels(count: int, width: float, room: float) -> tuple[Figure, list[Any]]:
+    """Return a figure of square panels, with some `room` in inches below each for its labels."""
+    lines = -(-count // COLUMNS)
+    figure = new_figure(width, (width / COLUMNS + room) * lines)
+    return figure, [figure.add_subplot(lines, COLUMNS, number + 1) for number in range(count)]
+
+
 def _matrices(found: Relations, problem: int) -> list[tuple[str, NDArray[np.floating]]]:
     """Return the titles and values of the matrices of a problem."""
     matrices = []
@@ -215,10 +192,6 @@ def _matrices(found: Relations, problem: int) -> list[tuple[str, NDArray[np.floa
     for name, matrix in list(zip(found.relation_names, found.relations[problem], strict=True))[:MOST]:
         matrices.append((f"Read: {name}" if name else "Read", matrix.masked_fill(~found.read, np.nan).numpy()))
     return matrices
-
-
-def _in_a_row(objects: Float[Tensor, "objects channels height width"]) -> NDArray[np.floating]:
-    return np.concatenate(_rgb(objects).numpy(), axis=1)
 
 
 def _rgb(images: Float[Tensor, "images channels height width"]) -> Float[Tensor, "images height width 3"]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -54,14 +53,12 @@ class Generalisation(Result):
         """Return (m, seen accuracy, unseen accuracy) for each network, averaged over its runs, in the order of m."""
         curves = {}
         for network in dict.fromkeys(run.network for run in self.runs):
-            by_m: dict[int, list[TrainedNetwork]] = {}
-            for run in self.runs:
-                if run.network == network:
-                    by_m.setdefault(run.held_out, []).append(run)
-            curves[network] = [
-                (m, _mean([run.seen for run in runs]), _mean([run.unseen for run in runs]))
-                for m, runs in sorted(by_m.items())
-            ]
+            runs = [run for run in self.runs if run.network == network]
+            curves[network] = []
+            for m in sorted({run.held_out for run in runs}):
+                accuracies = [(run.seen, run.unseen) for run in runs if run.held_out == m]
+                seen, unseen = (sum(column) / len(column) for column in zip(*accuracies, strict=True))
+                curves[network].append((m, seen, unseen))
         return curves
 
     def summary(self) -> str:
@@ -83,7 +80,3 @@ class Generalisation(Result):
         """Make a result from what `pack` returned."""
         rows = zip(*(flags[name] for name in TrainedNetwork.__dataclass_fields__), strict=True)
         return cls(tuple(TrainedNetwork(*row) for row in rows), flags.get("chance"))
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from mnemoscope.base.array_types import Float
 from mnemoscope.drawing.axes import Figure, new_figure, style_axes
-from mnemoscope.drawing.colour_maps import SEQUENTIAL, add_colour_bar, colour_limits, colour_map
+from mnemoscope.drawing.colour_maps import SEQUENTIAL, colour_limits, draw_heat_map
 from mnemoscope.drawing.palette import LIGHT, Colours
 from mnemoscope.lenses.tape.result import Tape, UniformFixedPoints
 
@@ -27,17 +27,16 @@ def draw_tape(
     sample: int = 0,
     colours: Colours = LIGHT,
     *,
-    input_shape: tuple[int, int] | None = None,
-    output_shape: tuple[int, int] | None = None,
+    shape: tuple[int, int] | None = None,
     probabilities: bool = False,
     width: float = 10.5,
     font_size: float = 9,
 ) -> Figure:
     """Draw inputs, outputs and added contents at the top, the final tape and the weights of each head below.
 
-    Matrices are tiled in order, row by row: inputs and outputs with a shape, and, if the slots are matrices, those
-    whose number of features is a square. Outputs that are `probabilities` are drawn from 0 to 1. The height of the
-    figure follows from its `width`, in inches, and from the number of heads.
+    Matrices are tiled in order, row by row: slots that are matrices, and inputs and outputs of a given `shape`. Without
+    a shape, those with a square number of features are square matrices if the slots are matrices. Outputs that are
+    `probabilities` are drawn from 0 to 1. The height of the figure follows from its `width` and the number of heads.
     """
     if not 0 <= sample < tape.batch:
         raise ValueError(f"The sequences are numbered 0 to {tape.batch - 1}, but sequence {sample} was requested.")
@@ -52,27 +51,22 @@ def draw_tape(
     below = [figure.add_subplot(grid[1 + number // COLUMNS, number % COLUMNS]) for number in range(1 + len(heads))]
 
     sequences = (
-        ("Inputs", _shaped(tape.inputs[:, sample], input_shape, matrices), None),
-        ("Outputs", _shaped(tape.outputs[:, sample], output_shape, matrices), (0.0, 1.0) if probabilities else None),
+        ("Inputs", _shaped(tape.inputs[:, sample], shape, matrices), None),
+        ("Outputs", _shaped(tape.outputs[:, sample], shape, matrices), (0.0, 1.0) if probabilities else None),
         ("Added by head 1" if tape.added.shape[2] > 1 else "Added to the tape", tape.added[:, sample, 0], None),
     )
-    bars = []
+    style = (colours, font_size)
     for axes, (title, values, limits) in zip(above, sequences, strict=True):
-        bars.append(add_colour_bar(axes, _strip(axes, values, "step", limits=limits)))
+        _strip(axes, values, "step", style, limits=limits)
         axes.set_title(title)
-    bars.append(add_colour_bar(below[0], _strip(below[0], memory[slots], "slot", slots, as_rows=True)))
+    _strip(below[0], memory[slots], "slot", style, slots=slots)
     below[0].set_title("Tape at the end")
     for axes, (title, weights) in zip(below[1:], heads, strict=True):
-        shown = weights[:, slots].T.numpy()
-        image = axes.imshow(shown, cmap=SEQUENTIAL, vmin=0, vmax=1, aspect="auto", interpolation="nearest")
+        draw_heat_map(axes, weights[:, slots].T.numpy(), (0, 1), *style, cmap=SEQUENTIAL, aspect="auto")
         axes.set(xlabel="step", ylabel="slot", title=title)
         _integer_ticks(axes, slots)
-        bars.append(add_colour_bar(axes, image))
     for axes in (*above, *below):
-        style_axes(axes, colours, font_size)
-    for bar in bars:
-        bar.outline.set_visible(False)
-        style_axes(bar.ax, colours, font_size - 1)
+        style_axes(axes, *style)
     return figure
 
 
@@ -130,24 +124,21 @@ def _strip(
     axes: Any,
     values: Float[Tensor, "count ..."],
     noun: str,
-    slots: list[int] | None = None,
-    as_rows: bool = False,
+    style: tuple[Colours, float],
     limits: tuple[float, float] | None = None,
-) -> Any:
-    """Draw vectors as columns, or as rows if `as_rows`, and matrices as tiles. Slots keep their numbers."""
+    slots: list[int] | None = None,
+) -> None:
+    """Draw vectors as columns, those of slots as rows that keep their numbers, and matrices as tiles."""
     tiles = values.dim() == 3
-    picture = _tiled(values.numpy()) if tiles else values.numpy() if as_rows else values.T.numpy()
-    low, high = colour_limits(picture) if limits is None else limits
-    aspect = "equal" if tiles else "auto"
-    image = axes.imshow(picture, cmap=colour_map(low), vmin=low, vmax=high, interpolation="nearest", aspect=aspect)
+    picture = _tiled(values.numpy()) if tiles else values.T.numpy() if slots is None else values.numpy()
+    draw_heat_map(axes, picture, limits or colour_limits(picture), *style, aspect="equal" if tiles else "auto")
     if tiles:
         axes.spines[:].set_visible(False)
         first, last = (slots[0], slots[-1]) if slots else (0, len(values) - 1)
         axes.set(xticks=[], yticks=[], xlabel=f"{noun}s {first} to {last}")  # a longer label would not fit on a page
     else:
-        axes.set(**({"xlabel": "number", "ylabel": noun} if as_rows else {"xlabel": noun, "ylabel": "number"}))
+        axes.set(**({"xlabel": noun, "ylabel": "number"} if slots is None else {"xlabel": "number", "ylabel": noun}))
         _integer_ticks(axes, slots)
-    return image
 
 
 def _tiled(values: NDArray[np.floating]) -> NDArray[np.floating]:

@@ -22,6 +22,11 @@ class UniformState(NamedTuple):
     slot: Float[Tensor, "batch ..."]
     """(batch, *slot_shape): the content of every slot, which is also what every head reads."""
 
+    @classmethod
+    def from_tape(cls, state: TapeState) -> UniformState:
+        """Return the controller of a machine with the mean of its slots."""
+        return cls(state.controller, state.memory.mean(1))
+
 
 class UniformTape(Cell):
     """A machine while all slots are equal and every head spreads over all of them, with weights 1 / slots.
@@ -41,8 +46,7 @@ class UniformTape(Cell):
         self.input_size = machine.input_size
 
     def initial_state(self, batch: int) -> UniformState:
-        state = self.machine.initial_state(batch)
-        return UniformState(state.controller, state.memory.mean(1))
+        return UniformState.from_tape(self.machine.initial_state(batch))
 
     def full_state(self, state: UniformState) -> TapeState:
         """Return the state of the machine."""
@@ -132,9 +136,4 @@ def make_uniform(dynamics: Dynamics, states: Float[Tensor, "starts size"]) -> Fl
     machine = dynamics.cell
     if not isinstance(machine, TuringMachine):
         raise TypeError(f"Only a TuringMachine has slots to make equal, but the cell is a {type(machine).__name__}.")
-    state = dynamics.unflatten(states)
-    assert isinstance(state, TapeState)
-    memory = state.memory.mean(1, keepdim=True).expand_as(state.memory)
-    read, write = (torch.full_like(weights, 1 / machine.slots) for weights in (state.read_weights, state.write_weights))
-    reads = memory[:, :1].expand_as(state.reads)
-    return dynamics.flatten(TapeState(state.controller, memory, read, write, reads))
+    return dynamics.flatten(UniformTape(machine).full_state(UniformState.from_tape(dynamics.unflatten(states))))
