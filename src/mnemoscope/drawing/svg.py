@@ -36,13 +36,10 @@ def add_legend(axes: Any, place: str = "best", beside: bool = False) -> None:
 
 
 def inline_svg(figure: Figure, name: str, *, alt: str) -> str:
-    """Return the figure as SVG markup for a page.
+    """Return a figure in the colours of `COLOUR` as SVG markup for a page.
 
-    Args:
-        figure: drawn in the colours of `COLOUR`.
-        name: prefix that keeps its ids apart from those of other figures on the page.
-        alt: description for readers who cannot see it.
-
+    `name` is a prefix that keeps its ids apart from those of other figures; `alt` describes it to readers who cannot
+    see it.
     """
     import_report_extra("jinja2")
     from markupsafe import escape

@@ -21,10 +21,8 @@ RECIPE = ("optimiser", "learning_rate", "momentum", "weight_decay", "schedule", 
 def measure_generalisation(runs: Sequence[str | Path]) -> Generalisation:
     """Measure the accuracy of trained runs on seen and unseen shapes, over the number of shapes held out.
 
-    Args:
-        runs: folders of runs of one relational task that holds shapes out, with any m, network and seed. Training
-            options in which they differ are added to the names of the networks.
-
+    The runs are of one relational task that holds shapes out, with any m, network and seed. Training options in which
+    they differ are added to the names of the networks.
     """
     networks, chances = [], {}
     trained = [(folder, *load_model(folder)) for folder in runs]

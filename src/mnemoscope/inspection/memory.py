@@ -64,7 +64,7 @@ def memory_section(dynamics: Dynamics, fp: FixedPoints) -> Section | None:
 def _published(
     dynamics: Dynamics, state: Float[Tensor, " size"], features: list[int], lags: int
 ) -> tuple[dict[int, FisherMemory], str]:
-    """Return the memory of a matrix network by the published formulas, and a sentence about it or why there is none."""
+    """Return the memory of a matrix network by the published formulas, and a sentence about it or about the error."""
     if matrix_cell(dynamics, state) is None:
         return {}, ""
     try:

@@ -49,13 +49,9 @@ BATCH = 64
 def inspect_run(
     folder: str | Path, *, page: str | Path | None = None, options: InspectionOptions = DEFAULT_OPTIONS
 ) -> Inspection:
-    """Inspect a trained run, and write its page and results.
+    """Inspect a trained run, and write its page (by default `page.html` in its folder) and its results.
 
-    Args:
-        folder: the folder of the run.
-        page: where to write the page; `page.html` in the folder of the run by default.
-        options: of the search for fixed points, which are searched for at a constant input, zeros by default.
-
+    Fixed points are searched for at a constant input, zeros by default.
     """
     check_report_extra()
     folder = Path(folder)
@@ -160,6 +156,5 @@ def _visited_states(
 
 
 def _sample(states: Float[Tensor, "states size"], number: int, seed: int) -> Float[Tensor, "starts size"]:
-    """Draw up to `number` of the states at random."""
     order = torch.randperm(len(states), generator=torch.Generator().manual_seed(seed))
     return states[order[:number]]

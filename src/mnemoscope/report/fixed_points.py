@@ -1,4 +1,4 @@
-"""Fixed points in words and in a table: the top of the page, the text at a point, and the section with all points."""
+"""Facts about fixed points: the headline of the page, the text at a point, and the table of all points."""
 
 from __future__ import annotations
 

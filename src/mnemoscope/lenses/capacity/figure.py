@@ -9,10 +9,7 @@ from mnemoscope.lenses.fisher.figure import draw_cumulative, finish_panels
 
 
 def draw_capacity(capacity: MemoryCapacity, colours: Colours = LIGHT, *, font_size: float = 9) -> Figure:
-    """Draw R^2 over the lag and its cumulative sum (needs the `report` extra).
-
-    A measured curve has a band of two standard errors.
-    """
+    """Draw R^2 over the lag, with a band of two standard errors if it was measured, and its cumulative sum."""
     figure = new_figure(8, 3.6)
     curve, cumulative = figure.subplots(1, 2)
     R2, lags = capacity.curve.detach().numpy(), range(len(capacity))

@@ -56,17 +56,11 @@ def ascend(
     undefined: str,
     report: Callable[[float], None] = lambda value: None,
 ) -> Ascent:
-    """Maximise a function over a constraint set.
+    """Maximise a function over a constraint set, from an allowed point at which `slope` is defined.
 
-    Args:
-        slope: the function's value and gradient.
-        project: a function that returns the nearest allowed point.
-        start: an allowed point at which `slope` is defined.
-        steps: largest number of iterations.
-        tolerance: on `|project(x + gradient) - x|`, which is 0 where no allowed step leads up.
-        undefined: the reason to give if steps shrink to nothing because `slope` is not defined there.
-        report: called with the value of each iteration.
-
+    `project` returns the nearest allowed point, and `tolerance` is a limit on `|project(x + gradient) - x|`, which is 0
+    where no allowed step leads up. If steps shrink to nothing because `slope` is not defined there, the ascent stops
+    for the reason `undefined`. `report` is called with the value of each iteration.
     """
     point = list(start)
     here = slope(point)

@@ -14,10 +14,7 @@ from mnemoscope.lenses.fisher.figure import finish_panels
 
 
 def draw_design(design: MemoryDesign, colours: Colours = LIGHT, *, font_size: float = 9) -> Figure:
-    """Draw the matrix as a line, its singular values, its memory with the bound, and the ascent (needs `report`).
-
-    A matrix network has two matrices.
-    """
+    """Draw each matrix as a line, its singular values, the memory with its bound, and the ascent."""
     lines = design.lines
     figure = new_figure(3.4 * (len(lines) + 3), 3.4)
     *images, singular, curve, ascent = figure.subplots(1, len(lines) + 3)

@@ -27,10 +27,7 @@ def draw_gradients(
     figure: Any = None,
     font_size: float = 9,
 ) -> Figure:
-    """Draw log |dL/dh_t| against t, one line for each curve (needs the `report` extra).
-
-    `bounds` are further curves by their labels, drawn dashed; `figure` is an empty figure to draw into.
-    """
+    """Draw log |dL/dh_t| against t, one line for each curve and a dashed one for each of the `bounds`."""
     if figure is None:
         figure = new_figure(7, 4)
     axes = figure.add_subplot()

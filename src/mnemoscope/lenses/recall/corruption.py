@@ -68,10 +68,7 @@ class Load(Result):
 
     @property
     def capacity(self) -> float | None:
-        """Number of memories at which the mean share recalled first falls below one half, by linear interpolation.
-
-        It is None if the share never does, or is below from the first number on.
-        """
+        """Number of memories at which the mean share recalled falls below one half, as in `_half_crossing`."""
         return _half_crossing(self.memories.double(), self.mean())
 
     def summary(self) -> str:
@@ -129,10 +126,7 @@ class Basin(Result):
 
     @property
     def radius(self) -> float | None:
-        """Share of flipped signs at which `share` first falls below one half, by linear interpolation.
-
-        It is None if the share never does, or is below from the first corruption on.
-        """
+        """Share of flipped signs at which `share` falls below one half, as in `_half_crossing`."""
         return _half_crossing(self.corruptions, self.share)
 
     def summary(self) -> str:

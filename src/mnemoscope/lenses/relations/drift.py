@@ -86,11 +86,7 @@ class Drift(Result):
     ) -> list[ConfusedPair]:
         """Return the pairs of images that are mistaken for each other, the most frequent first.
 
-        Args:
-            network: index into `networks`.
-            problem_set: index into `sets`.
-            objects: image of each object in these problems.
-
+        `network` and `problem_set` are indices; `objects` are the images of the objects in these problems.
         """
         different = self.different[problem_set]
         first, second = objects.unsqueeze(2).expand_as(different), objects.unsqueeze(1).expand_as(different)

@@ -46,8 +46,8 @@ def draw_relations(
 
     The objects are drawn along the rows and columns of a matrix. For competing rules, the titles show which one won.
 
-    `picture` is the problem as an image, as `tasks.relational.picture` makes it (by default its objects in a row), and
-    `answer_names` says what each label means (by default its number).
+    `picture` is the problem as an image, as `tasks.relational.picture` makes it (by default its objects in a row).
+    `answer_names` are the meanings of the labels (by default their numbers).
     """
     if not 0 <= problem < len(found):
         raise ValueError(f"The problems are numbered 0 to {len(found) - 1}, but problem {problem} was requested.")
@@ -183,7 +183,6 @@ def _panels(count: int, width: float, room: float) -> tuple[Figure, list[Any]]:
 
 
 def _matrices(found: Relations, problem: int) -> list[tuple[str, NDArray[np.floating]]]:
-    """Return the titles and values of the matrices of a problem."""
     matrices = []
     scores = zip(found.score_names, found.scores[problem], found.used[problem], strict=True)
     for name, matrix, used in list(scores)[:MOST]:
@@ -235,7 +234,6 @@ def _draw_accuracies(axes: Any, found: Occlusion, colours: Colours) -> None:
 
 
 def _draw_row_lines(axes: Any, rows: Sequence[int], colours: Colours) -> None:
-    """Draw lines between the rows of a problem."""
     for end in list(accumulate(rows))[:-1]:
         axes.axhline(end - 0.5, color=colours["path"], linewidth=0.8)
         axes.axvline(end - 0.5, color=colours["path"], linewidth=0.8)

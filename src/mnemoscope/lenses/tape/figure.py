@@ -87,7 +87,6 @@ def draw_multipliers(points: UniformFixedPoints, colours: Colours = LIGHT) -> Fi
 
 
 def _heads(verb: str, weights: Float[Tensor, "time heads slots"]) -> list[tuple[str, Tensor]]:
-    """Return a title and the weights of each head."""
     if weights.shape[1] == 1:
         return [(f"Where it {verb}", weights[:, 0])]
     return [(f"Head {number + 1} {verb}", head) for number, head in enumerate(weights.unbind(1))]
@@ -97,7 +96,7 @@ def used_slots(largest: Float[Tensor, " slots"]) -> list[int]:
     """Return the slots to show: all except the longest unused run, in the order of the ring from the end of that run.
 
     Args:
-        largest: largest weight of any head on each slot. If all slots are used, or none, all are returned from 0 on.
+        largest: largest weight of any head on each slot. If all slots are used, or none, all are returned in order.
 
     >>> used_slots(torch.tensor([1.0, 0.2, 0.0, 1.0, 0.0, 0.0, 0.0, 0.4]))
     [7, 0, 1, 2, 3]

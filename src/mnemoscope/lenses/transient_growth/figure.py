@@ -10,10 +10,7 @@ from mnemoscope.lenses.transient_growth.result import Transients
 
 
 def draw_transients(result: Transients, colours: Colours = LIGHT, *, font_size: float = 9) -> Figure:
-    """Draw the spread across units above the norm, mean and standard deviation over the ensemble (needs `report`).
-
-    The layout is that of Kerg's thesis, Fig 1b.
-    """
+    """Draw spread and norm, mean and standard deviation over the ensemble, as in Kerg's thesis, Fig 1b."""
     figure = new_figure(6, 5)
     top, bottom = figure.subplots(2, 1, sharex=True)
     times = result.times.numpy()
