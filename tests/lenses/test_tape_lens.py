@@ -405,7 +405,8 @@ def test_no_label_of_the_figure_is_cut_off_or_overlaps(matrices, slots, steps, h
     pytest.importorskip("matplotlib")
     torch.manual_seed(0)
     figures, size = [], 25 if matrices else 8
-    monkeypatch.setattr("mnemoscope.inspection.tape.figure_markup", lambda figure, *_, **__: figures.append(figure))
+    target = "mnemoscope.inspection.tape.figure_markup"
+    monkeypatch.setattr(target, lambda figure, *_, **__: figures.append(figure) or "")
     how = {"slots": slots, "read_heads": heads, "write_heads": heads}
     machine = matntm(25, 9, output_size=25, **how) if matrices else ntm(8, 6, slot_size=5, **how)
     xs = torch.rand(steps, 1, size).round()
