@@ -38,7 +38,7 @@ class SaddleConnection:
 
     @property
     def description(self) -> str:
-        """Distance between the two ends, in words."""
+        """Text for the distance between the two ends."""
         if not self.arrived:
             return "at least one end that is no corner, or not at rest in the time given"
         apart = {0: "one corner and itself", 1: "two corners one bit apart"}

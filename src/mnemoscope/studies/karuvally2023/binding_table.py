@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, add_legend, style_page_axes
-from mnemoscope.registry.citations import Source
 from mnemoscope.replication.claims import Claim, Row, Subject, about
 from mnemoscope.replication.computed_study import plain_powers
 from mnemoscope.replication.learning_study import by_name
 from mnemoscope.replication.study import Finished, Preset, Trial
-from mnemoscope.studies.karuvally2023.variable_binding import CURRICULUM, LEARNED, SMOKE, BindingStudy
+from mnemoscope.studies.karuvally2023.variable_binding import CURRICULUM, LEARNED, PAPER, BindingStudy, smoke
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-SOURCE = Source("karuvally2023", "Table 1 (20 seeds, from the released notebook)")
+SOURCE = PAPER("Table 1 (20 seeds, from the released notebook)")
 TASKS, SIZES, DECAYS = ("T1", "T2", "T3", "T4"), (64, 128), (0.0, 0.001, 0.1)
 TABLE: dict[tuple[str, int], tuple[tuple[float | None, float], ...]] = {
     ("T1", 64): ((None, 0.97), (None, 0.88), (None, 0.50)),
@@ -82,10 +81,7 @@ class BindingTable(BindingStudy):
     claims = tuple(_claims())
     base = PUBLISHED
     presets: Mapping[str, Preset] = {
-        "smoke": Preset(
-            "Two variables of two bits; checks only that the code runs.",
-            {"networks": {"2 x 2": {"task_options": {"rule": "repeat"}}}, "changes": SMOKE},
-        ),
+        "smoke": smoke(rule="repeat"),
         "cpu": Preset(
             "All cells by a shorter recipe, one seed: 3,000 steps with a learning rate of 0.003 that falls "
             "to 0, and horizons that grow only once 99.9% of the bits are right. Twenty minutes on one core.",
@@ -103,7 +99,7 @@ class BindingTable(BindingStudy):
     )
 
     def more_rows(self, name: str, trials: Sequence[Finished]) -> list[Row]:
-        learned = [finished.result for finished in trials if finished.result.get("accuracy", 0) >= LEARNED]
+        learned = _learned(trials)
         errors = [outcome["angle_error"] for outcome in learned if outcome["angle_error"] is not None]
         explained = sum(outcome["status"] == "explained" for outcome in learned)
         rules = sum(outcome["rule_found"] for outcome in learned)
@@ -122,8 +118,7 @@ class BindingTable(BindingStudy):
         for trials in by_name(results).values():
             subject = trials[0].trial.subject
             claim = self.find_claim("mean angle error", subject)
-            learned = [finished.result for finished in trials if finished.result.get("accuracy", 0) >= LEARNED]
-            errors = [outcome["angle_error"] for outcome in learned if outcome["angle_error"]]
+            errors = [outcome["angle_error"] for outcome in _learned(trials) if outcome["angle_error"]]
             if claim is None or not errors:
                 continue
             marker, colour = marks[trials[0].trial.settings["weight_decay"]]
@@ -140,6 +135,10 @@ class BindingTable(BindingStudy):
         plain_powers(axes.yaxis)
         add_legend(axes, "upper left")
         return figure
+
+
+def _learned(trials: Sequence[Finished]) -> list[Mapping[str, Any]]:
+    return [finished.result for finished in trials if finished.result.get("accuracy", 0) >= LEARNED]
 
 
 STUDY = BindingTable()

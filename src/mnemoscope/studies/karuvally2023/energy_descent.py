@@ -33,6 +33,7 @@ from mnemoscope.lenses.energy.weights import Weights
 from mnemoscope.registry.citations import Source
 from mnemoscope.replication.claims import EVERYTHING, Claim, Row, about
 from mnemoscope.replication.computed_study import ComputedStudy, legend_above, rounded
+from mnemoscope.replication.learning_study import by_name
 from mnemoscope.replication.study import Finished, Preset
 
 if TYPE_CHECKING:
@@ -288,7 +289,7 @@ class EnergyDescent(ComputedStudy):
         }
 
     def summarise(self, results: Sequence[Finished]) -> list[Row]:
-        bounded = [finished for finished in results if finished.trial.settings["sigma"] in BOUNDED]
+        bounded = [finished for finished in results if finished.trial.name in BOUNDED]
         unbounded_rates = [finished for finished in results if finished not in bounded]
 
         def count(
@@ -296,8 +297,7 @@ class EnergyDescent(ComputedStudy):
         ) -> Row:
             rises = [finished.result["rises"][key] for finished in trials]
             steps = sum(finished.result[counted] for finished in trials)
-            share = sum(rises) / steps
-            ours = f"{sum(rises):,} of {steps:,}" + (f" ({share:.0%})" if sum(rises) else "")
+            ours = f"{sum(rises):,} of {steps:,}" + (f" ({sum(rises) / steps:.0%})" if sum(rises) else "")
             remark = remark or (_by_activation(trials, key) if sum(rises) else "")
             return self.compare(trials, self.claims[number], rises, ours, remark)
 
@@ -306,7 +306,7 @@ class EnergyDescent(ComputedStudy):
             remark = "relative to the absolute sum of all terms"
             return self.compare(results, self.claims[number], errors, f"{max(errors):.1e}", remark)
 
-        tanh = [finished for finished in results if finished.trial.settings["sigma"] == "tanh"]
+        tanh = by_name(results).get("tanh", [])
         pooled = f"with the same sign for every activation, {_share(results, 'printed 35'):.0f}% of all steps: "
         gaps = [
             min((finished.result["gap"] for finished in trials if finished.result["states"]), default=1.0)
@@ -347,23 +347,18 @@ class EnergyDescent(ComputedStudy):
         left, right = figure.subplots(1, 2, width_ratios=(1.7, 1))
         keys = ("printed 28", "printed 35", "printed 45", "following", "exact")
         series = dict(zip(keys, ("saddle-1", "marginal", "unstable", "slow", "stable"), strict=True))
-        named = [name for name in ACTIVATIONS if any(finished.trial.settings["sigma"] == name for finished in results)]
+        groups = by_name(results)
         for number, key in enumerate(keys):
-            shares = [
-                _share([finished for finished in results if finished.trial.settings["sigma"] == name], key)
-                for name in named
-            ]
-            at = [place + (number - 2) * 0.16 for place in range(len(named))]
+            shares = [_share(trials, key) for trials in groups.values()]
+            at = [place + (number - 2) * 0.16 for place in range(len(groups))]
             left.barh(at, shares, height=0.15, color=COLOUR[series[key]], label=_NAMES[key])
             if key == "exact":
                 left.plot(shares, at, "o", markersize=4, color=COLOUR[series[key]], clip_on=False)
-        left.set_yticks(range(len(named)), named)
+        left.set_yticks(range(len(groups)), groups)
         left.invert_yaxis()
         left.set(xlabel="rising steps, %", xlim=(0, None))
-        trace = next(
-            (finished.result["trace"] for finished in results if finished.trial.settings["sigma"] == "tanh"), None
-        )
-        for key, values in (trace or {}).items():
+        traces = [finished.result["trace"] for finished in groups.get("tanh", [])]
+        for key, values in traces[0].items() if traces else ():
             reach = max(abs(value) for value in values) or 1.0
             right.plot([value / reach for value in values], color=COLOUR[series[key]], linewidth=1.8)
         right.axhline(0, color=COLOUR["muted"], linewidth=0.8)
@@ -392,21 +387,13 @@ def _trace(generator: torch.Generator) -> dict[str, list[float]]:
 
 def _share(results: Sequence[Finished], key: str) -> float:
     """Return the percentage of steps that raise the energy `key`."""
-    return (
-        100
-        * sum(finished.result["rises"][key] for finished in results)
-        / sum(finished.result["steps"] for finished in results)
-    )
+    rises = sum(finished.result["rises"][key] for finished in results)
+    return 100 * rises / sum(finished.result["steps"] for finished in results)
 
 
 def _by_activation(results: Sequence[Finished], key: str) -> str:
     """Return the percentage of rising steps for each activation, as text."""
-    shares = {
-        name: _share(trials, key)
-        for name in ACTIVATIONS
-        if (trials := [finished for finished in results if finished.trial.settings["sigma"] == name])
-    }
-    return ", ".join(f"{name} {share:.0f}%" for name, share in shares.items())
+    return ", ".join(f"{name} {_share(trials, key):.0f}%" for name, trials in by_name(results).items())
 
 
 STUDY = EnergyDescent()

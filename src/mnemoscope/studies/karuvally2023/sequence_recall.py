@@ -68,15 +68,8 @@ def cyclic_memory(patterns: Float[Tensor, "features memories"], gain: float, bet
 
 
 def _cases(steps: Sequence[int], gains: Sequence[float], networks: int) -> dict[Subject, dict[str, Any]]:
-    same = {
-        "gains": [*gains],
-        "networks": networks,
-        "features": FEATURES,
-        "memories": MEMORIES,
-        "beta": BETA,
-        "periods": PERIODS,
-    }
-    return {about(k=k): {"k": k, **same} for k in steps}
+    same = {"features": FEATURES, "memories": MEMORIES, "beta": BETA, "periods": PERIODS}
+    return {about(k=k): {"k": k, "gains": [*gains], "networks": networks, **same} for k in steps}
 
 
 class SequenceRecall(ComputedStudy):
@@ -143,14 +136,8 @@ class SequenceRecall(ComputedStudy):
         grid = figure.add_gridspec(2, 2)
         left, drawn = figure.add_subplot(grid[:, 0]), sorted(results, key=_k)
         for finished, colour in zip(drawn, COLOURS, strict=False):
-            left.plot(
-                finished.trial.settings["gains"],
-                finished.result["exact"],
-                color=COLOUR[colour],
-                marker="o",
-                markersize=4,
-                label=f"k = {_k(finished)}",
-            )
+            gains, exact, label = finished.trial.settings["gains"], finished.result["exact"], f"k = {_k(finished)}"
+            left.plot(gains, exact, color=COLOUR[colour], marker="o", markersize=4, label=label)
         left.set(xscale="log", xlabel="gain of Phi", ylabel="networks without fault", ylim=(-0.03, 1.03))
         left.set_xticks([0.3, 1, 3, 8], labels=["0.3", "1", "3", "8"])
         left.minorticks_off()

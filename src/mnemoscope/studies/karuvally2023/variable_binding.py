@@ -14,13 +14,14 @@ from mnemoscope.lenses import Variables, find_variables
 from mnemoscope.lenses.variables import angle_error
 from mnemoscope.registry.citations import Source
 from mnemoscope.replication.claims import Claim, Row, Subject, about
-from mnemoscope.replication.learning_study import LearningStudy
-from mnemoscope.replication.study import Finished, Preset, Trial
+from mnemoscope.replication.learning_study import LearningStudy, finite
+from mnemoscope.replication.study import Finished, Preset, Trial, listed
 from mnemoscope.report.document import render_document
 from mnemoscope.report.provenance import citation_section
 from mnemoscope.tasks import VariableBinding
 from mnemoscope.training import load_model
 
+PAPER = partial(Source, "karuvally2023")
 TRIALS = 256
 """Test sequences for the measurement of the variables."""
 CURRICULUM = "10 20 40 60"
@@ -93,61 +94,30 @@ class SolvedStudy(BindingStudy):
     """Compare trained networks with what the theory predicts for every network that solves the task."""
 
     def more_rows(self, name: str, trials: Sequence[Finished]) -> list[Row]:
-        outcomes = [finished.result for finished in trials if "failed" not in finished.result]
-        causal = [min([*outcome["causal"].values()], default=0.0) for outcome in outcomes]
+        outcomes = [finished.result for finished in finite(trials)]
         ranks = " ".join(f"[{' '.join(map(str, outcome['rank_profile']))}]" for outcome in outcomes)
         found = sum(outcome["rule_found"] for outcome in outcomes)
+        gaps, published = (
+            listed((outcome[key] for outcome in outcomes), form)
+            for key, form in (("gap", ".3g"), ("decoded_by_published_way", ".4g"))
+        )
+
+        def row(quantity: str, key: str, form: str, remark: str) -> Row:
+            known = [outcome[key] for outcome in outcomes if outcome[key] is not None]
+            return self.row(trials, quantity, known, form, remark)
+
+        causal = [min(outcome["causal"].values(), default=0.0) for outcome in outcomes]
+        tests = "of six tests; share that behaves as predicted, changes included"
+        fitted = "eigenvalues of a linear map fitted to the states"
+        at_rest = f"eigenvalues at the fixed point; F found in {found} of {len(outcomes)}"
         return [
-            self.row(
-                trials,
-                "variables",
-                [outcome["variables"] for outcome in outcomes],
-                "d",
-                f"rank of the readings {ranks}",
-            ),
-            self.row(
-                trials,
-                "memory modes",
-                [outcome["modes"] for outcome in outcomes],
-                "d",
-                "factor to the next score " + ", ".join(f"{outcome['gap']:.3g}" for outcome in outcomes),
-            ),
-            self.row(
-                trials,
-                "mean angle error",
-                _known(outcome["angle_error"] for outcome in outcomes),
-                ".2g",
-                f"eigenvalues at the fixed point; F found in {found} of {len(outcomes)}",
-            ),
-            self.row(
-                trials,
-                "mean angle error along states",
-                _known(outcome["angle_error_along_states"] for outcome in outcomes),
-                ".2g",
-                "eigenvalues of a linear map fitted to the states",
-            ),
-            self.row(
-                trials,
-                "signs decoded",
-                [outcome["decoded"] for outcome in outcomes],
-                ".5g",
-                "by the published method "
-                + ", ".join(f"{outcome['decoded_by_published_way']:.4g}" for outcome in outcomes),
-            ),
-            self.row(
-                trials,
-                "least causal test",
-                causal,
-                ".4g",
-                "of six tests; share that behaves as predicted, changes included",
-            ),
-            self.row(
-                trials,
-                "size left at the end",
-                [outcome["kept"] for outcome in outcomes],
-                ".3g",
-                "relative size of the decoded variables",
-            ),
+            row("variables", "variables", "d", f"rank of the readings {ranks}"),
+            row("memory modes", "modes", "d", f"factor to the next score {gaps}"),
+            row("mean angle error", "angle_error", ".2g", at_rest),
+            row("mean angle error along states", "angle_error_along_states", ".2g", fitted),
+            row("signs decoded", "decoded", ".5g", f"by the published method {published}"),
+            self.row(trials, "least causal test", causal, ".4g", tests),
+            row("size left at the end", "kept", ".3g", "relative size of the decoded variables"),
         ]
 
     def as_published(self, trial: Trial) -> bool:
@@ -159,10 +129,6 @@ def _decoded(name: str, found: Variables) -> dict[str, float]:
     """Return the sign accuracy and R^2 of decoding, as results with these names."""
     right, r2 = (0.0, 0.0) if found.trials is None else (found.trials.sign_accuracy, found.trials.r2)
     return {name: right, f"{name}_r2": r2}
-
-
-def _known(values: Any) -> list[float]:
-    return [value for value in values if value is not None]
 
 
 def _size(variables: int, size: int, units: int) -> Subject:
@@ -177,18 +143,15 @@ def _claims(subject: Subject, modes: int, section: str, angle: float | None = No
     variables = int(subject["variables"] or 0)
     published = []
     if angle is not None:
-        table = Source("karuvally2023", "Table 1: 8 x 8, 128 units, no L2")
-        published = [Claim(subject, "mean angle error", f"{angle:g}", table, (0, angle), better="lower")]
-    theory = Source("karuvally2023", section)
-    cycles = Source("karuvally2023", f"{section}; the cycles of F")
-    subspaces = Source("karuvally2023", f"{section}: each variable in its subspace")
-    implied = Source("karuvally2023", "what the theory implies")
+        table = PAPER("Table 1: 8 x 8, 128 units, no L2")
+        published = [Claim(subject, "mean angle error", f"{angle:g}", table, (0, angle), "lower")]
+    subspaces = PAPER(f"{section}: each variable in its subspace")
     return (
-        Claim(subject, "variables", variables, theory, (variables, variables)),
-        Claim(subject, "memory modes", modes, cycles, (modes, modes)),
+        Claim(subject, "variables", variables, PAPER(section), (variables, variables)),
+        Claim(subject, "memory modes", modes, PAPER(f"{section}; the cycles of F"), (modes, modes)),
         *published,
-        Claim(subject, "signs decoded", "all", subspaces, (0.998, 1), better="higher"),
-        Claim(subject, "least causal test", "as predicted", implied, (0.99, 1), better="higher"),
+        Claim(subject, "signs decoded", "all", subspaces, (0.998, 1), "higher"),
+        Claim(subject, "least causal test", "as predicted", PAPER("what the theory implies"), (0.99, 1), "higher"),
     )
 
 
@@ -204,6 +167,24 @@ SMOKE: dict[str, Any] = {
     "task_options": {"variables": 2, "size": 2, "horizon": 10, "test_horizon": 20, "curriculum": ""},
 }
 """Changes of the preset "smoke"."""
+
+
+def smoke(**task_options: Any) -> Preset:
+    """Return the preset "smoke" with these options of the task."""
+    networks = {"2 x 2": {"task_options": task_options}}
+    return Preset(
+        "Two variables of two bits; checks only that the code runs.", {"networks": networks, "changes": SMOKE}
+    )
+
+
+def _presets(sizes: str, networks: Mapping[Subject, Any], **task_options: Any) -> dict[str, Preset]:
+    """Return the presets of a study; `sizes` is the number of its networks, such as "Two"."""
+    settings = {"networks": networks, "changes": {}}
+    return {
+        "smoke": smoke(**task_options),
+        "cpu": Preset(f"{sizes} sizes, three seeds each; minutes on one core.", settings, (0, 1, 2)),
+        "paper": Preset(f"{sizes} sizes, ten seeds each.", settings, tuple(range(10))),
+    }
 
 
 class RepeatCopy(SolvedStudy):
@@ -222,16 +203,7 @@ class RepeatCopy(SolvedStudy):
         *_claims(_size(8, 4, 96), 32, "section 9"),
         *_claims(_size(8, 8, 128), 64, "section 9", 0.0005),
     )
-    presets: Mapping[str, Preset] = {
-        "smoke": Preset(
-            "Two variables of two bits; checks only that the code runs.",
-            {"networks": {"2 x 2": {}}, "changes": SMOKE},
-        ),
-        "cpu": Preset(
-            "Three sizes, three seeds each; minutes on one core.", {"networks": networks, "changes": {}}, (0, 1, 2)
-        ),
-        "paper": Preset("Three sizes, ten seeds each.", {"networks": networks, "changes": {}}, tuple(range(10))),
-    }
+    presets = _presets("Three", networks)
 
 
 class ComposeCopy(SolvedStudy):
@@ -249,19 +221,7 @@ class ComposeCopy(SolvedStudy):
         *_claims(_size(5, 5, 75), 15, "section 10"),
         *_claims(_size(8, 8, 128), 36, "section 10", 0.0055),
     )
-    presets: Mapping[str, Preset] = {
-        "smoke": Preset(
-            "Two variables of two bits; checks only that the code runs.",
-            {
-                "networks": {"2 x 2": {}},
-                "changes": {**SMOKE, "task_options": {**SMOKE["task_options"], "rule": "compose"}},
-            },
-        ),
-        "cpu": Preset(
-            "Two sizes, three seeds each; minutes on one core.", {"networks": networks, "changes": {}}, (0, 1, 2)
-        ),
-        "paper": Preset("Two sizes, ten seeds each.", {"networks": networks, "changes": {}}, tuple(range(10))),
-    }
+    presets = _presets("Two", networks, rule="compose")
 
 
 REPEAT_COPY = RepeatCopy()
