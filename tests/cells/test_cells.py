@@ -329,7 +329,7 @@ def test_complex_states_lie_flat():
         (lambda: Elman(3, 4, connectivity=ms.connectivity.Dense(5)), "5 x 5"),
         (lambda: ms.connectivity.Dense(3, init="magic"), "Unknown initialiser"),
         (lambda: ms.connectivity.Dense(0), "at least one row"),
-        (lambda: GRU(0, 4), "positive"),
+        (lambda: GRU(0, 4), "input_size must be a whole number, at least 1, but is 0"),
         (lambda: LSTM(3, 4, projection_size=4), "projection_size"),
         (lambda: Stack([]), "at least one layer"),
         (lambda: ms.scan(GRU(3, 4), torch.zeros(5, 2, 4)), "takes 3 input features"),

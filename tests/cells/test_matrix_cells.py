@@ -25,7 +25,7 @@ from mnemoscope.cells.matrix import (
     nearest_square,
     stack_matrix_rnns,
 )
-from mnemoscope.cells.matrix.heads import head_size
+from mnemoscope.cells.matrix.key_value import _KeyValueCell
 from mnemoscope.cells.matrix.vector_form import LARGEST_STATE
 from mnemoscope.cells.state import leaves, map_state
 from mnemoscope.connectivity import Cayley, Dense, Exponential, Givens, Normal
@@ -154,13 +154,13 @@ def test_normal_matrices_come_from_the_connectivity():
         close(torch.linalg.eigvals(matrix).abs(), torch.full((4,), radius, dtype=torch.float64), 1e-7)  # from float32
 
 
-GATED = {"lstm": (MatrixLSTM, "as_lstm", torch.nn.LSTM, 4), "gru": (MatrixGRU, "as_gru", torch.nn.GRU, 3)}
+GATED = {"lstm": (MatrixLSTM, torch.nn.LSTM, 4), "gru": (MatrixGRU, torch.nn.GRU, 3)}
 
 
 @pytest.mark.parametrize("name", GATED)
 @pytest.mark.parametrize("bias", [True, False])
 def test_gated_cells_are_torchs_networks_with_kronecker_matrices(name, bias):
-    kind, vector, network, gates = GATED[name]
+    kind, network, gates = GATED[name]
     cell = kind([(2, 3), (3, 1)], (4, 3), bias=bias).double()
     cell = with_random_bias(cell) if bias else cell
     reference = network(9, 12).double()
@@ -179,7 +179,7 @@ def test_gated_cells_are_torchs_networks_with_kronecker_matrices(name, bias):
     expected = reference(xs)[0]
     for backend in ("loop", "fused"):
         close(ms.scan(cell, xs, backend=backend)[0], expected)
-    close(ms.scan(getattr(cell, vector)(), xs)[0], expected)
+    close(ms.scan(cell.as_vector_cell(), xs)[0], expected)
 
 
 @pytest.mark.parametrize(
@@ -518,7 +518,7 @@ def built(cls, *args, **options):
         (lambda: matrix_rnn(25, 24, input_rows=-5), "input_rows must be a whole number, at least 1, but is -5"),
         (lambda: unwrap(matrix_stack)(25, 24, layers=1.5), "layers must be a whole number"),
         (lambda: unwrap(matrix_stack)(25, 24, 4.0), "output_size must be a whole number"),
-        (lambda: unwrap(head_size)(3, 8, heads=1.5), "heads must be a whole number"),
+        (lambda: built(_KeyValueCell, 3, 8, heads=1.5), "heads must be a whole number"),
         (lambda: built(QueueMemory, MatrixRNN((5, 5), (3, 3)), "a"), "every slot of the queue, but is 'a'"),
         (lambda: built(QueueMemory, MatrixRNN((5, 5), (3, 3)), [[1], [1, 2]]), "every slot of the queue"),
         (lambda: Bilinear((5, 4), (3, 3))(torch.zeros(2, 4, 5)), r"takes matrices \(..., 5, 4\), but got \(2, 4, 5\)"),

@@ -509,7 +509,7 @@ def test_the_readout_is_linear_in_controller_output_and_reads():
         (lambda: matntm(4, 3, output_rows=2), "output_rows is 2, but without an output_size"),
         (lambda: matntm(4, 3, controller="gru"), "'gru'"),
         (lambda: matntm(4, 3, slots=4, reach=2), "5 moves and 4 slots"),
-        (lambda: LSTM(3, 0), "Sizes must be positive.*hidden_size is 0"),
+        (lambda: LSTM(3, 0), "hidden_size must be a whole number, at least 1, but is 0"),
         (lambda: ms.scan(ntm(3, 6), torch.zeros(2, 3)), r"\(time, batch, features\), but got \(2, 3\)"),
         (lambda: ntm(3, 6, slots=2), "3 moves and 2 slots"),
         (lambda: ntm(3, 6, slots=6, reach=3), "7 moves and 6 slots"),

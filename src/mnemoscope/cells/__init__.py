@@ -5,13 +5,11 @@ from mnemoscope.cells.cell import Cell as Cell
 from mnemoscope.cells.echo_state import EchoState as EchoState
 from mnemoscope.cells.elman import Elman as Elman
 from mnemoscope.cells.episodic import EpisodicMemory as EpisodicMemory, EpisodicState as EpisodicState
-from mnemoscope.cells.episodic_map import EpisodicMap as EpisodicMap
-from mnemoscope.cells.episodic_store import EpisodicStore as EpisodicStore
+from mnemoscope.cells.episodic_map import EpisodicMap as EpisodicMap, EpisodicStore as EpisodicStore
 from mnemoscope.cells.fast_path import FastPath as FastPath, NoFastPath as NoFastPath
 from mnemoscope.cells.goru import GORU as GORU
 from mnemoscope.cells.gru import GRU as GRU
-from mnemoscope.cells.h_detach import HDetach as HDetach
-from mnemoscope.cells.lstm import LSTM as LSTM, LSTMState as LSTMState
+from mnemoscope.cells.lstm import LSTM as LSTM, HDetach as HDetach, LSTMState as LSTMState
 from mnemoscope.cells.model import Model as Model
 from mnemoscope.cells.network_files import load_network as load_network
 from mnemoscope.cells.nonlinearities import Nonlinearity as Nonlinearity

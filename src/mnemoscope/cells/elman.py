@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import reduce
 from itertools import chain
-from math import isfinite
 
 import torch
 from torch import Tensor, nn
 
 from mnemoscope.base.array_types import Complex, Float, Inexact
+from mnemoscope.base.validation import check_whole
 from mnemoscope.cells.cell import Box, Cell, Step
 from mnemoscope.cells.fast_path import FastPath, NoFastPath
+from mnemoscope.cells.intervals import function_range
 from mnemoscope.cells.nonlinearities import FusableNonlinearity, Nonlinearity, make_nonlinearity
 from mnemoscope.cells.state import State
 from mnemoscope.connectivity import Connectivity, Dense
@@ -45,10 +46,7 @@ class Elman(Cell):
         bias: bool = True,
     ) -> None:
         super().__init__()
-        if input_size < 1 or hidden_size < 1:
-            raise ValueError(
-                f"Sizes must be positive, but input_size is {input_size} and hidden_size is {hidden_size}."
-            )
+        check_whole(1, input_size=input_size, hidden_size=hidden_size)
         connectivity = Dense(hidden_size) if connectivity is None else connectivity
         size = getattr(connectivity, "size", hidden_size)
         if size != hidden_size:
@@ -59,9 +57,7 @@ class Elman(Cell):
         if is_complex and activation is not None and not activation.takes_complex:
             raise ValueError(f"{activation.name} is not defined for complex states; choose modrelu, tanh or linear.")
         drive = (ComplexLinear if is_complex else nn.Linear)(input_size, hidden_size, bias=bias)
-        self._set(drive, connectivity, phi)
-        self.input_size = input_size
-        self.hidden_size = hidden_size
+        self._set(drive, connectivity, phi, input_size, hidden_size)
 
     @classmethod
     def from_parts(
@@ -70,14 +66,12 @@ class Elman(Cell):
         """Return an Elman cell around existing modules, which are not copied."""
         cell = cls.__new__(cls)
         nn.Module.__init__(cell)
-        cell._set(drive, connectivity, phi)
-        cell.input_size, cell.hidden_size = input_size, size
+        cell._set(drive, connectivity, phi, input_size, size)
         return cell
 
-    def _set(self, drive: nn.Module, connectivity: nn.Module, phi: Nonlinearity) -> None:
-        self.drive = drive
-        self.connectivity = connectivity
-        self.phi = phi
+    def _set(self, drive: nn.Module, connectivity: nn.Module, phi: Nonlinearity, input_size: int, size: int) -> None:
+        self.drive, self.connectivity, self.phi = drive, connectivity, phi
+        self.input_size, self.hidden_size = input_size, size
 
     def initial_state(self, batch: int) -> Inexact[Tensor, "batch hidden"]:
         V = self.connectivity
@@ -141,10 +135,8 @@ class Elman(Cell):
         return slope.unsqueeze(-1) * V
 
     def bounds(self, low: Tensor, high: Tensor) -> Box | None:
-        if not (isfinite(self.phi.low) and isfinite(self.phi.high)) or self.initial_state(1).is_complex():
-            return None
-        one = torch.ones_like(self.initial_state(1)[0])
-        return self.phi.low * one, self.phi.high * one
+        state = self.initial_state(1)[0]
+        return None if state.is_complex() else function_range(self.phi, state)
 
     def intermediates(self, x: Tensor, state: Tensor) -> dict[str, Tensor]:
         return {"pre": state @ self.connectivity().mT + self.drive(x)}

@@ -15,8 +15,7 @@ from torch import Tensor
 
 from mnemoscope.base.array_types import Float
 from mnemoscope.cells.cell import Cell
-from mnemoscope.cells.episodic_map import EpisodicMap
-from mnemoscope.cells.episodic_store import EpisodicStore
+from mnemoscope.cells.episodic_map import EpisodicMap, EpisodicStore
 from mnemoscope.cells.lagrangians import Lagrangian
 
 Current = Float[Tensor, "*batch features"] | Callable[[Tensor], Tensor]
@@ -47,24 +46,14 @@ class EpisodicMemory(EpisodicStore, Cell):
     the rate 1 / T_f, so that the fixed points are those of the reduced system, with the additional eigenvalue -1 / T_f
     for each instantaneous unit.
 
-    Args:
-        Xi: stored memories in columns, (features, memories).
-        Phi: interaction of memories (memories, memories): `Phi[a, b]` is how strongly a, in V_d, leads to b; None for
-            zeros.
-        sigma_f: nonlinearity of the features, a Lagrangian or its name.
-        sigma_h: nonlinearity of the memories, a Lagrangian or its name.
-        T_f: time constant of the features, positive.
-        T_h: time constant of the memories; 0 if they are instantaneous.
-        T_d: time constant of the delayed copy; 0 if it is instantaneous, infinite if it is constant.
-        alpha_s: strength of the stored memories, positive.
-        alpha_c: strength of their interaction.
+    The arguments are those of `EpisodicStore` and the time constants, of which `T_f` is positive, `T_h` may be 0, and
+    `T_d` may be 0 or infinite, which makes the delayed copy constant.
 
     >>> import mnemoscope as ms
     >>> memory = EpisodicMemory(torch.eye(4, 2, dtype=torch.float64), T_h=0.1)
     >>> flow = ms.Dynamics(memory, continuous=True)
     >>> flow.size  # 4 features, 2 memories, 4 delayed
     10
-
     """
 
     def __init__(

@@ -1,8 +1,8 @@
-"""The discrete forms of the episodic memory as cells (Karuvally et al. 2023, Eq 8 and 11)."""
+"""Stored memories and their interaction, and the discrete forms of the episodic memory (Karuvally et al. 2023)."""
 
 from __future__ import annotations
 
-from math import isfinite, sqrt
+from math import inf, isfinite, sqrt
 
 import torch
 from torch import Tensor, nn
@@ -10,12 +10,95 @@ from torch import Tensor, nn
 from mnemoscope.base.array_types import Float
 from mnemoscope.cells.cell import Box, Cell, Step
 from mnemoscope.cells.elman import Elman
-from mnemoscope.cells.episodic_store import EpisodicStore
 from mnemoscope.cells.fast_path import FastPath, NoFastPath
-from mnemoscope.cells.intervals import product_range
+from mnemoscope.cells.intervals import function_range, product_range
+from mnemoscope.cells.lagrangians import Lagrangian, make_lagrangian
 from mnemoscope.cells.nonlinearities import NAMES, make_nonlinearity
 from mnemoscope.cells.state import State
 from mnemoscope.connectivity import Connectivity
+
+
+class EpisodicStore(nn.Module):
+    """Memories Xi, their interaction Phi, two nonlinearities and two strengths (Karuvally et al. 2023, Eq 2).
+
+    Args:
+        Xi: stored memories in columns, (features, memories).
+        Phi: interaction of memories (memories, memories): `Phi[a, b]` is how strongly a leads to b; None for zeros.
+        sigma_f: nonlinearity of the features, a Lagrangian or its name.
+        sigma_h: nonlinearity of the memories, a Lagrangian or its name.
+        alpha_s: strength of the stored memories, positive.
+        alpha_c: strength of their interaction.
+
+    """
+
+    def __init__(
+        self,
+        Xi: Tensor,
+        Phi: Tensor | None = None,
+        sigma_f: str | Lagrangian = "tanh",
+        sigma_h: str | Lagrangian = "linear",
+        alpha_s: float = 1.0,
+        alpha_c: float = 1.0,
+    ) -> None:
+        super().__init__()
+        _check_matrices(Xi, Phi)
+        if not 0 < alpha_s < inf:
+            raise ValueError(f"alpha_s must be positive and finite, as its root is taken, but is {alpha_s}.")
+        if not isfinite(alpha_c):
+            raise ValueError(f"alpha_c must be finite, but is {alpha_c}.")
+        Xi = Xi.detach().clone()
+        self.Xi = nn.Parameter(Xi)
+        self.Phi = nn.Parameter(Xi.new_zeros(Xi.shape[1], Xi.shape[1]) if Phi is None else Phi.detach().clone().to(Xi))
+        self.sigma_f, self.sigma_h = make_lagrangian(sigma_f), make_lagrangian(sigma_h)
+        self.alpha_s, self.alpha_c = float(alpha_s), float(alpha_c)
+
+    @property
+    def features(self) -> int:
+        """Number of features N_f."""
+        return self.Xi.shape[0]
+
+    @property
+    def memories(self) -> int:
+        """Number of stored memories N_h."""
+        return self.Xi.shape[1]
+
+    def memory_drive(
+        self, features: Float[Tensor, "*batch features"], delayed: Float[Tensor, "*batch features"]
+    ) -> Float[Tensor, "*batch memories"]:
+        """Return the input to the memories, `sqrt(alpha_s) Xi^T features + alpha_c Phi^T Xi^T delayed`."""
+        return sqrt(self.alpha_s) * features @ self.Xi + self.alpha_c * delayed @ self.Xi @ self.Phi
+
+    def feature_drive(self, V_h: Float[Tensor, "*batch memories"]) -> Float[Tensor, "*batch features"]:
+        """Return the input to the features, `sqrt(alpha_s) Xi sigma_h(V_h)`."""
+        return sqrt(self.alpha_s) * self.sigma_h(V_h) @ self.Xi.mT
+
+    def weights(self) -> Float[Tensor, "features features"]:
+        """Return `W = Xi (alpha_s I + sqrt(alpha_s) alpha_c Phi^T) Xi^T` of V_f(t+1) = W sigma_f(V_f) (Eq 8)."""
+        if self.sigma_h.name != "linear":
+            raise ValueError(
+                f"Only linear memories give one matrix between features, but sigma_h is {self.sigma_h.name}. "
+                f"`discrete()` and `conjugate()` take any sigma_h."
+            )
+        stored = self.alpha_s * self.Xi @ self.Xi.mT
+        return stored + sqrt(self.alpha_s) * self.alpha_c * self.Xi @ self.Phi.mT @ self.Xi.mT
+
+
+def _check_matrices(Xi: Tensor, Phi: Tensor | None) -> None:
+    if Xi.dim() != 2 or 0 in Xi.shape or not Xi.is_floating_point():
+        raise ValueError(
+            f"Xi must be of real floating-point numbers, (features, memories), one memory per column, but its shape is "
+            f"{tuple(Xi.shape)} and its type {Xi.dtype}."
+        )
+    if Phi is not None and Phi.is_complex():
+        raise ValueError(f"Phi must be real, as memories are, but its type is {Phi.dtype}.")
+    if Phi is not None and Phi.shape != (Xi.shape[1], Xi.shape[1]):
+        raise ValueError(
+            f"Phi relates the {Xi.shape[1]} memories (columns) of Xi and must be {Xi.shape[1]} x {Xi.shape[1]}, but "
+            f"has shape {tuple(Phi.shape)}."
+        )
+    for name, matrix in (("Xi", Xi), ("Phi", Phi)):
+        if matrix is not None and not torch.isfinite(matrix).all():
+            raise ValueError(f"{name} has infinite or NaN entries.")
 
 
 class EpisodicMap(Cell):
@@ -83,28 +166,23 @@ class EpisodicMap(Cell):
         if drive is None:
             return None
         box = drive[0] + low, drive[1] + high
-        sigma = self.memory.sigma_f
         if not self.conjugate:
             return box
-        one = torch.ones_like(box[0])
-        if isfinite(sigma.low) and isfinite(sigma.high):
-            return sigma.low * one, sigma.high * one
-        return (
-            (sigma(box[0]), sigma(box[1])) if sigma.elementwise else None
-        )  # the gradient of a convex function is monotone
+        sigma = self.memory.sigma_f
+        rates = function_range(sigma, box[0])
+        if rates is not None or not sigma.elementwise:
+            return rates
+        return sigma(box[0]), sigma(box[1])  # the gradient of a convex function is monotone
 
     def _drive_range(self) -> Box | None:
         """Return the range of G over all rates, or None if it is not known."""
         memory, to_memories = self.memory, self._to_memories()
         sigma_f, sigma_h = memory.sigma_f, memory.sigma_h
-        one = torch.ones_like(to_memories[:, 0])
-        if sigma_h.elementwise and isfinite(sigma_f.low) and isfinite(sigma_f.high):
-            low, high = (sigma_h(edge) for edge in product_range(to_memories, sigma_f.low, sigma_f.high))
-        elif isfinite(sigma_h.low) and isfinite(sigma_h.high):
-            low, high = sigma_h.low * one, sigma_h.high * one
-        else:
-            return None
-        return product_range(sqrt(memory.alpha_s) * memory.Xi, low, high)
+        rates, memories = function_range(sigma_f, to_memories[0]), function_range(sigma_h, to_memories[:, 0])
+        if sigma_h.elementwise and rates is not None:
+            low, high = product_range(to_memories, *rates)
+            memories = sigma_h(low), sigma_h(high)
+        return None if memories is None else product_range(sqrt(memory.alpha_s) * memory.Xi, *memories)
 
     def fast_path(self, xs: Tensor, state: State, mask: Tensor | None) -> FastPath | NoFastPath:
         reason = self._why_no_elman()

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from mnemoscope.base.array_types import Float
+from mnemoscope.base.validation import check_whole
 from mnemoscope.cells.cell import Cell, Step
 from mnemoscope.cells.nonlinearities import ModReLU
 from mnemoscope.connectivity import Connectivity, Exponential
@@ -16,25 +17,16 @@ class GORU(Cell):
     """`h' = z h + (1 - z) modrelu(U x + r V h)` with an orthogonal V (Jing et al. 2019, Eq 6-9).
 
     The gates z and r are logistic functions of affine maps of x and h; the bias of modReLU is the only one of the
-    candidate.
-
-    Args:
-        input_size: number of input features.
-        hidden_size: number of units N.
-        connectivity: the module that yields a real V (N, N); by default `Exponential` with Henaff's initialiser.
+    candidate. By default V is `Exponential` with Henaff's initialiser.
 
     >>> cell = GORU(3, 16)
     >>> cell(torch.zeros(4, 3), cell.initial_state(4)).shape
     torch.Size([4, 16])
-
     """
 
     def __init__(self, input_size: int, hidden_size: int, connectivity: Connectivity | None = None) -> None:
         super().__init__()
-        if input_size < 1 or hidden_size < 1:
-            raise ValueError(
-                f"Sizes must be positive, but input_size is {input_size} and hidden_size is {hidden_size}."
-            )
+        check_whole(1, input_size=input_size, hidden_size=hidden_size)
         connectivity = Exponential(hidden_size) if connectivity is None else connectivity
         if connectivity.size != hidden_size or connectivity.complex:
             raise ValueError(

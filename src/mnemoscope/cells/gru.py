@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from mnemoscope.base.array_types import Float
+from mnemoscope.base.validation import check_whole
 from mnemoscope.cells.cell import Box, Cell, Step
 from mnemoscope.cells.fast_path import FastPath, NoFastPath
 from mnemoscope.cells.fused_gated import fused_gated_path
@@ -38,8 +39,7 @@ class GRU(Cell):
 
     def __init__(self, input_size: int, hidden_size: int, bias: bool = True) -> None:
         super().__init__()
-        self.input_size = input_size
-        self.hidden_size = hidden_size
+        self.input_size, self.hidden_size = input_size, hidden_size
         init_gate_weights(self, input_size, hidden_size, gates=3, bias=bias)
 
     def initial_state(self, batch: int) -> Float[Tensor, "batch hidden"]:
@@ -84,8 +84,7 @@ class GRU(Cell):
 
 def init_gate_weights(cell: Cell, input_size: int, hidden_size: int, gates: int, bias: bool) -> None:
     """Create the weights of a gated network on `cell`, with torch's names and initial distribution."""
-    if input_size < 1 or hidden_size < 1:
-        raise ValueError(f"Sizes must be positive, but input_size is {input_size} and hidden_size is {hidden_size}.")
+    check_whole(1, input_size=input_size, hidden_size=hidden_size)
     rows, bound = gates * hidden_size, hidden_size**-0.5
     cell.weight_ih = nn.Parameter(torch.empty(rows, input_size).uniform_(-bound, bound))
     cell.weight_hh = nn.Parameter(torch.empty(rows, hidden_size).uniform_(-bound, bound))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import isfinite
 from typing import Literal
 
 import torch
@@ -10,7 +9,7 @@ from torch import Tensor, nn
 
 from mnemoscope.base.array_types import Float
 from mnemoscope.cells.cell import Box, Cell, Step
-from mnemoscope.cells.intervals import product_range
+from mnemoscope.cells.intervals import function_range, product_range
 from mnemoscope.cells.nonlinearities import Nonlinearity
 
 Form = Literal["current", "rate"]
@@ -82,12 +81,10 @@ class LeakyReservoir(Cell):
 
     def bounds(self, low: Tensor, high: Tensor) -> Box | None:
         """Bound rates by the range of phi, and currents by the range of W_c r + B u + b over such rates."""
-        if not (isfinite(self.phi.low) and isfinite(self.phi.high)):
-            return None
-        if self.form == "rate":
-            one = torch.ones_like(self.initial_state(1)[0])
-            return self.phi.low * one, self.phi.high * one
-        least, most = product_range(self.combined(), self.phi.low, self.phi.high)
+        rates = function_range(self.phi, self.bias)
+        if rates is None or self.form == "rate":
+            return rates
+        least, most = product_range(self.combined(), *rates)
         from_low, from_high = product_range(self.drive, low, high)
         # A larger box is invariant too. Without the margin, a unit without any input would have a box of width 0,
         # which rounding errors leave.

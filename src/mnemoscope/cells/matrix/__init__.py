@@ -5,10 +5,14 @@ from mnemoscope.cells.matrix.bilinear import (
     MatrixInputs as MatrixInputs,
     nearest_square as nearest_square,
 )
-from mnemoscope.cells.matrix.deltanet import DeltaState as DeltaState, GatedDeltaNet as GatedDeltaNet
 from mnemoscope.cells.matrix.gated import MatrixGRU as MatrixGRU, MatrixLSTM as MatrixLSTM
+from mnemoscope.cells.matrix.key_value import (
+    MLSTM as MLSTM,
+    DeltaState as DeltaState,
+    GatedDeltaNet as GatedDeltaNet,
+    MLSTMState as MLSTMState,
+)
 from mnemoscope.cells.matrix.layers import MatrixLayers as MatrixLayers, stack_matrix_rnns as stack_matrix_rnns
-from mnemoscope.cells.matrix.mlstm import MLSTM as MLSTM, MLSTMState as MLSTMState
 from mnemoscope.cells.matrix.queue import QueueMemory as QueueMemory, QueueState as QueueState
 from mnemoscope.cells.matrix.rnn import Kronecker as Kronecker, MatrixRNN as MatrixRNN
 from mnemoscope.cells.matrix.transition import DeepTransition as DeepTransition

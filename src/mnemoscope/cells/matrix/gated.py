@@ -15,11 +15,13 @@ from mnemoscope.cells.gru import GRU
 from mnemoscope.cells.lstm import LSTM, LSTMState
 from mnemoscope.cells.matrix.bilinear import Bilinear, MatrixInputs, Shape, as_shapes, checked_shape
 from mnemoscope.cells.matrix.vector_form import vector_fast_path
-from mnemoscope.cells.state import map_state
+from mnemoscope.cells.state import State, map_state
 
 
 class _Gated(Cell):
     """Base class of both: `maps` bilinear maps of the inputs and of H, one for each gate."""
+
+    vector_class: type[GRU | LSTM]
 
     def __init__(self, input_shape: Shape | Sequence[Shape], state_shape: Shape, bias: bool, maps: int) -> None:
         super().__init__()
@@ -37,31 +39,44 @@ class _Gated(Cell):
         """Whether the maps are unmodified, and so linear."""
         return self.drive.is_linear and is_unmodified(self.connectivity, Bilinear)
 
-    def _share_weights(self, cell: GRU | LSTM) -> None:
-        """Replace the weights of a vector cell by the equivalent ones of this cell, which carry gradients."""
+    def as_vector_cell(self) -> GRU | LSTM:
+        """Return the equivalent cell of rows times columns units, with Kronecker products of the current weights."""
+        with torch.device("meta"):  # draws no random numbers for weights that are replaced below
+            cell = self.vector_class(self.input_size or 1, self.hidden_size)
         weights = {"weight_ih": self.drive.matrix(), "weight_hh": self.connectivity.matrix()}
         if (bias := self.drive.bias()) is not None:
             weights |= {"bias_ih": bias, "bias_hh": torch.zeros_like(bias)}  # torch's fused networks need both
-        for name in list(cell._parameters):
+        for name in list(cell._parameters):  # the new weights carry gradients
             del cell._parameters[name]
             setattr(cell, name, weights.get(name))
+        return cell
+
+    def _vector_path(self, xs: Tensor, state: State, mask: Tensor | None) -> FastPath | NoFastPath:
+        if not self.is_linear:
+            return NoFastPath("its maps are not those it was made with")
+        return vector_fast_path(self.as_vector_cell, self.hidden_size, xs, state, mask)
+
+    def jacobian(self, x: Tensor, state: State) -> Float[Tensor, "batch size size"]:
+        """Return the Jacobian of the equivalent vector cell."""
+        return self.as_vector_cell().jacobian(x, map_state(lambda part: part.flatten(1), state))
+
+    def bounds(self, low: Tensor, high: Tensor) -> Box | None:
+        """Return the box of the equivalent vector cell."""
+        return self.as_vector_cell().bounds(low, high)
 
 
 class MatrixLSTM(_Gated):
     """`C' = F C + I G`, `H' = O tanh(C')`, with elementwise products (Do et al. 2017).
 
     I, F and O are the logistic function and G is the tanh of `U1^T X V1 + U2^T H V2 + B`, with separate U, V and B.
-
-    Args:
-        input_shape: rows and columns of X, or a list of shapes of several matrices, as for `MatrixRNN`.
-        state_shape: rows and columns of H and C.
-        bias: whether to add B.
+    The shapes are given as for `MatrixRNN`.
 
     >>> cell = MatrixLSTM((5, 5), (6, 4))
     >>> cell(torch.zeros(3, 25), cell.initial_state(3)).c.shape
     torch.Size([3, 6, 4])
-
     """
+
+    vector_class = LSTM
 
     def __init__(self, input_shape: Shape | Sequence[Shape], state_shape: Shape, bias: bool = True) -> None:
         super().__init__(input_shape, state_shape, bias, maps=4)
@@ -85,29 +100,8 @@ class MatrixLSTM(_Gated):
         i, f, g, o = (u + self.connectivity(h)).unbind(-3)
         return torch.sigmoid(i), torch.sigmoid(f), torch.tanh(g), torch.sigmoid(o)
 
-    def forward(self, x: Float[Tensor, "batch features"], state: LSTMState) -> LSTMState:
-        return self._step(self.drive(x), state)
-
-    def as_lstm(self) -> LSTM:
-        """Return the equivalent LSTM of rows times columns units, with Kronecker products of the current weights."""
-        with torch.device("meta"):  # draws no random numbers for weights that are replaced below
-            cell = LSTM(self.input_size or 1, self.hidden_size)
-        self._share_weights(cell)
-        return cell
-
     def fast_path(self, xs: Tensor, state: LSTMState, mask: Tensor | None) -> FastPath | NoFastPath:
-        """Return the fast path of the equivalent LSTM, where it is faster."""
-        if not self.is_linear:
-            return NoFastPath("its maps are not those it was made with")
-        return vector_fast_path(self.as_lstm, self.hidden_size, xs, state, mask)
-
-    def jacobian(self, x: Tensor, state: LSTMState) -> Float[Tensor, "batch size size"]:
-        """Return the Jacobian of the equivalent LSTM."""
-        return self.as_lstm().jacobian(x, map_state(lambda part: part.flatten(1), state))
-
-    def bounds(self, low: Tensor, high: Tensor) -> Box | None:
-        """Return the box of the equivalent LSTM."""
-        return self.as_lstm().bounds(low, high)
+        return self._vector_path(xs, state, mask)
 
     def intermediates(self, x: Tensor, state: LSTMState) -> dict[str, Tensor]:
         return dict(zip("ifgo", self._gates(self.drive(x), state.h), strict=True))
@@ -118,16 +112,12 @@ class MatrixGRU(_Gated):
 
     R and Z are the logistic function of such bilinear maps: a `GRU` built like `MatrixLSTM`.
 
-    Args:
-        input_shape: rows and columns of X, or a list of shapes of several matrices, as for `MatrixRNN`.
-        state_shape: rows and columns of H.
-        bias: whether to add B.
-
     >>> cell = MatrixGRU((5, 5), (6, 4))
     >>> cell(torch.zeros(3, 25), cell.initial_state(3)).shape
     torch.Size([3, 6, 4])
-
     """
+
+    vector_class = GRU
 
     def __init__(self, input_shape: Shape | Sequence[Shape], state_shape: Shape, bias: bool = True) -> None:
         super().__init__(input_shape, state_shape, bias, maps=3)
@@ -152,30 +142,8 @@ class MatrixGRU(_Gated):
         r = torch.sigmoid(u_r + v_r)
         return r, torch.sigmoid(u_z + v_z), torch.tanh(u_n + r * v_n)
 
-    def forward(self, x: Float[Tensor, "batch features"], state: Float[Tensor, "batch rows columns"]) -> Tensor:
-        return self._step(self.drive(x), state)
-
-    def as_gru(self) -> GRU:
-        """Return the equivalent GRU of rows times columns units, with Kronecker products of the current weights."""
-        with torch.device("meta"):
-            cell = GRU(self.input_size or 1, self.hidden_size)
-        self._share_weights(cell)
-        return cell
-
     def fast_path(self, xs: Tensor, state: Tensor, mask: Tensor | None) -> FastPath | NoFastPath:
-        """Return the fast path of the equivalent GRU, where it is faster."""
-        if not self.is_linear:
-            return NoFastPath("its maps are not those it was made with")
-        return vector_fast_path(self.as_gru, self.hidden_size, xs, state, mask)
-
-    def jacobian(self, x: Tensor, state: Tensor) -> Float[Tensor, "batch size size"]:
-        """Return the Jacobian of the equivalent GRU."""
-        return self.as_gru().jacobian(x, state.flatten(1))
-
-    def bounds(self, low: Tensor, high: Tensor) -> Box:
-        """Return [-1, 1] for all entries: H' is a convex combination of H and a tanh."""
-        one = torch.ones_like(self._zeros(1)).flatten()
-        return -one, one
+        return self._vector_path(xs, state, mask)
 
     def intermediates(self, x: Tensor, state: Tensor) -> dict[str, Tensor]:
         return dict(zip("rzn", self._gates(self.drive(x), state), strict=True))

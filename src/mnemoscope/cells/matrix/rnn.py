@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import isfinite, prod
+from math import prod
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +13,7 @@ from mnemoscope.base.array_types import Float
 from mnemoscope.cells.cell import Box, Cell, Step
 from mnemoscope.cells.elman import Elman
 from mnemoscope.cells.fast_path import FastPath, NoFastPath
+from mnemoscope.cells.intervals import function_range
 from mnemoscope.cells.matrix.bilinear import MatrixInputs, Shape, as_shapes, checked_shape, kronecker
 from mnemoscope.cells.matrix.vector_form import vector_fast_path
 from mnemoscope.cells.nonlinearities import Nonlinearity, make_nonlinearity
@@ -127,11 +128,7 @@ class MatrixRNN(Cell):
         return slope.unsqueeze(-1) * self.connectivity()
 
     def bounds(self, low: Tensor, high: Tensor) -> Box | None:
-        """Return the range of phi if it is finite."""
-        if not (isfinite(self.phi.low) and isfinite(self.phi.high)):
-            return None
-        one = torch.ones_like(self.initial_state(1)).flatten()
-        return self.phi.low * one, self.phi.high * one
+        return function_range(self.phi, self.initial_state(1).flatten())
 
     def intermediates(self, x: Tensor, state: Tensor) -> dict[str, Tensor]:
         return {"pre": self.pre_activation(x, state)}

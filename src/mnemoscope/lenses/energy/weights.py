@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
-from mnemoscope.cells.episodic_store import EpisodicStore
+from mnemoscope.cells.episodic_map import EpisodicStore
 from mnemoscope.cells.lagrangians import Lagrangian, make_lagrangian
 
 Features = Float[Tensor, "*batch features"]

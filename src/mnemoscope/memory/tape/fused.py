@@ -88,7 +88,7 @@ def as_vectors(cell: Cell) -> Controller:
         bias = [drive.new_zeros(len(drive)) if b is None else b for b, drive in zip(biases, drives, strict=True)]
         return Controller(False, torch.cat(drives), torch.cat(bias), torch.cat(recurrent))
     if isinstance(cell, MatrixLSTM):
-        return as_vectors(cell.as_lstm())
+        return as_vectors(cell.as_vector_cell())
     if isinstance(cell, LSTM):
         biases = [bias for bias in (cell.bias_ih, cell.bias_hh) if bias is not None]
         bias = sum(biases[1:], biases[0]) if biases else None
