@@ -7,13 +7,15 @@ from contextlib import contextmanager
 from typing import Any, Literal
 
 import torch
-from torch import _VF, Tensor, nn
+from torch import _VF, Tensor
 from torch.backends import cudnn
 
 from mnemoscope.cells.cell import Cell
 from mnemoscope.cells.fast_path import FastPath, NoFastPath
 from mnemoscope.kernels.devices import exact_products
 
+_Parts = tuple[Tensor, ...]
+_Weights = dict[str, Tensor]
 _aten = torch.ops.aten
 _CUDNN_MODE = {"lstm": 2, "gru": 3}
 _CUDNN_DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -23,35 +25,23 @@ def fused_gated_path(
     cell: Cell,
     kind: Literal["gru", "lstm"],
     xs: Tensor,
-    state: tuple[Tensor, ...],
+    state: _Parts,
     mask: Tensor | None,
-    pack: Callable[[Tensor, tuple[Tensor, ...]], tuple],
+    pack: Callable[[Tensor, _Parts], tuple],
 ) -> FastPath | NoFastPath:
     """Return the fast path of a cell whose weights have torch's names; `pack` turns its results into a state."""
-    weights = _weights(cell)
-    device, projected = xs.device.type, "weight_hr" in weights
-    reason = _why_not(device, xs, state, mask, weights, projected)
+    names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
+    weights = {name: value for name in names if (value := getattr(cell, name, None)) is not None}
+    reason = _why_not(xs, state, mask, weights)
     if reason is not None:
         return NoFastPath(reason)
-    if device == "cpu":
+    if xs.device.type == "cpu":
         return FastPath(f"torch's {kind} (cpu)", lambda: pack(*_on_cpu(kind, weights, xs, state)))
     return FastPath(f"cuDNN {kind}", lambda: pack(*_on_cudnn(kind, weights, xs, state)))
 
 
-def _weights(cell: nn.Module) -> dict[str, Tensor]:
-    names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
-    return {name: value for name in names if (value := getattr(cell, name, None)) is not None}
-
-
-def _why_not(
-    device: str,
-    xs: Tensor,
-    state: tuple[Tensor, ...],
-    mask: Tensor | None,
-    weights: dict[str, Tensor],
-    projected: bool,
-) -> str | None:
-    tensors = (xs, *state, *weights.values())
+def _why_not(xs: Tensor, state: _Parts, mask: Tensor | None, weights: _Weights) -> str | None:
+    tensors, device = (xs, *state, *weights.values()), xs.device.type
     if device not in ("cpu", "cuda"):
         return f"torch has no fused network for the device {device}"
     if torch.compiler.is_compiling():
@@ -65,7 +55,7 @@ def _why_not(
     if ("bias_ih" in weights) != ("bias_hh" in weights):
         return "torch's fused networks have both biases or none"
     if device == "cpu":
-        return "torch's fused LSTM has no projection on the CPU" if projected else None
+        return "torch's fused LSTM has no projection on the CPU" if "weight_hr" in weights else None
     if not cudnn.enabled or not cudnn.is_available():
         return "cuDNN is switched off or missing"
     if xs.shape[0] * xs.shape[1] * weights["weight_ih"].shape[0] >= 2**31:
@@ -73,9 +63,7 @@ def _why_not(
     return None if xs.dtype in _CUDNN_DTYPES else f"cuDNN has no {xs.dtype}"
 
 
-def _on_cpu(
-    kind: str, weights: dict[str, Tensor], xs: Tensor, state: tuple[Tensor, ...]
-) -> tuple[Tensor, tuple[Tensor, ...]]:
+def _on_cpu(kind: str, weights: _Weights, xs: Tensor, state: _Parts) -> tuple[Tensor, _Parts]:
     biased = "bias_ih" in weights
     start = [part.unsqueeze(0) for part in state]
     options = (list(weights.values()), biased, 1, 0.0, torch.is_grad_enabled(), False, False)
@@ -83,14 +71,9 @@ def _on_cpu(
     return outputs, tuple(part[0].clone() for part in last)
 
 
-def _on_cudnn(
-    kind: str, weights: dict[str, Tensor], xs: Tensor, state: tuple[Tensor, ...]
-) -> tuple[Tensor, tuple[Tensor, ...]]:
-    sizes = (
-        _CUDNN_MODE[kind],
-        weights["weight_ih"].shape[0] // (4 if kind == "lstm" else 3),
-        weights["weight_hr"].shape[0] if "weight_hr" in weights else 0,
-    )
+def _on_cudnn(kind: str, weights: _Weights, xs: Tensor, state: _Parts) -> tuple[Tensor, _Parts]:
+    hidden_size = weights["weight_ih"].shape[0] // (4 if kind == "lstm" else 3)
+    sizes = (_CUDNN_MODE[kind], hidden_size, weights["weight_hr"].shape[0] if "weight_hr" in weights else 0)
     h, c = (*(part.unsqueeze(0).contiguous() for part in state), None)[:2]
     outputs, *last = _Cudnn.apply(sizes, xs.contiguous(), h, c, *weights.values())  # pyright: ignore[reportGeneralTypeIssues]
     return outputs, tuple(part[0].clone() for part in last[: len(state)])

@@ -13,20 +13,14 @@ from mnemoscope.cells.state import State
 class Model(nn.Module):
     """`readout(scan(cell, encode(inputs)))`: the network that is trained on a task.
 
-    The readout is linear; for a cell that includes a readout (`Cell.has_readout`) it is the identity.
-
-    Args:
-        cell: the recurrent cell.
-        output_size: number of outputs.
-        encode: module applied to the inputs (time, batch, ...) before the cell; none by default.
-        readout_bias: whether the linear readout has a bias.
+    The readout is linear; for a cell that includes a readout (`Cell.has_readout`) it is the identity. `encode` is a
+    module that is applied to the inputs (time, batch, ...).
 
     >>> import torch
     >>> from mnemoscope.cells import GRU
     >>> outputs, state = Model(GRU(3, 16), output_size=3)(torch.zeros(20, 5, 3))
     >>> outputs.shape
     torch.Size([20, 5, 3])
-
     """
 
     def __init__(

@@ -22,11 +22,7 @@ _NAME = re.compile(
 
 
 def load_network(
-    path: str | Path,
-    network: NetworkClass,
-    *,
-    nonlinearity: TorchNonlinearity = "tanh",
-    prefix: str | None = None,
+    path: str | Path, network: NetworkClass, *, nonlinearity: TorchNonlinearity = "tanh", prefix: str | None = None
 ) -> nn.RNNBase:
     """Return the torch.nn.RNN, GRU or LSTM whose weights are in a `.safetensors` or `.pt` file of a state dict.
 
@@ -39,14 +35,8 @@ def load_network(
     """
     _check_choice("network", network, get_args(NetworkClass))
     _check_choice("nonlinearity", nonlinearity, get_args(TorchNonlinearity))
-    return network_from_weights(_read(Path(path)), network, nonlinearity, prefix, str(path))
-
-
-def network_from_weights(
-    weights: dict[str, Tensor], network: NetworkClass, nonlinearity: str, prefix: str | None, where: str
-) -> nn.RNNBase:
-    """Return the network with the weights of a state dict under torch's names (`weight_ih_l0`, or `weight_ih`)."""
-    found = _select(weights, prefix, where)
+    where = str(path)
+    found = _select(_read(Path(path)), prefix, where)
     if any(name.endswith("_reverse") for name in found):
         raise ValueError(f"{where} holds a bidirectional network, which is not a map from state to state.")
     found = {name if "_l" in name else f"{name}_l0": tensor for name, tensor in found.items()}  # a cell is one layer

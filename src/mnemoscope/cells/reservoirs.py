@@ -16,6 +16,9 @@ from mnemoscope.cells.cell import check_input
 from mnemoscope.cells.leaky_reservoir import LeakyReservoir
 from mnemoscope.cells.nonlinearities import Elementwise, Nonlinearity
 
+Inputs = Float[Tensor, "time ... features"]
+"""Inputs (time, batch, features), shared by all reservoirs, or (time, reservoirs, batch, features)."""
+States = Float[Tensor, "reservoirs batch hidden"]
 SPARSE = 0.3
 """Density below which a product with a sparse matrix is faster than with a dense one (N = 1000, CPU)."""
 GROUP = 4
@@ -62,16 +65,11 @@ class Reservoirs:
             self.readout = _stacked([cell.readout for cell in self.cells])
             """A copy of every W_o (reservoirs, output, hidden), or None."""
 
-    def initial_state(self, batch: int) -> Float[Tensor, "reservoirs batch hidden"]:
+    def initial_state(self, batch: int) -> States:
         return self._bias.new_zeros(len(self.cells), batch, self.size)
 
-    def driven(
-        self, xs: Float[Tensor, "time ... features"], group: slice = slice(None)
-    ) -> Iterator[Float[Tensor, "reservoirs batch hidden"]]:
-        """Yield `B u + b` of each step for a group of reservoirs.
-
-        The inputs are (time, batch, features), shared by all, or (time, reservoirs, batch, features).
-        """
+    def driven(self, xs: Inputs, group: slice = slice(None)) -> Iterator[States]:
+        """Yield `B u + b` of each step for a group of reservoirs."""
         drive, bias = self._drive[group], self._bias[group]
         for part in xs.split(CHUNK):
             if part.dim() == 3:  # shared inputs: one product for all reservoirs
@@ -80,15 +78,15 @@ class Reservoirs:
                 us = part[:, group] @ drive.mT
             yield from (us + bias.unsqueeze(1)).contiguous().unbind()
 
-    def rates(self, x: Float[Tensor, "reservoirs batch hidden"]) -> Float[Tensor, "reservoirs batch hidden"]:
+    def rates(self, x: States) -> States:
         return self.phi(x) if self.form == "current" else x
 
-    def read(self, rates: Float[Tensor, "reservoirs batch hidden"]) -> Float[Tensor, "reservoirs batch output"]:
+    def read(self, rates: States) -> Float[Tensor, "reservoirs batch output"]:
         """Return the outputs z = W_o r."""
         assert self.readout is not None
         return rates @ self.readout.mT
 
-    def step(self, u: Tensor, x: Tensor, rates: Tensor, z: Tensor | None) -> Float[Tensor, "reservoirs batch hidden"]:
+    def step(self, u: Tensor, x: Tensor, rates: Tensor, z: Tensor | None) -> States:
         """Return the next states from states x with their `rates`; z is fed back (W_o r, or a teacher's signal)."""
         pre = self._recurred(rates).add_(u)
         if self.feedback is not None and z is not None:
@@ -98,8 +96,8 @@ class Reservoirs:
 
     @torch.no_grad()
     def run(
-        self, xs: Float[Tensor, "time ... features"], state: Float[Tensor, "reservoirs batch hidden"] | None = None
-    ) -> tuple[Float[Tensor, "time reservoirs batch hidden"], Float[Tensor, "reservoirs batch hidden"]]:
+        self, xs: Inputs, state: States | None = None
+    ) -> tuple[Float[Tensor, "time reservoirs batch hidden"], States]:
         """Return the rates at every step, and the last states."""
         check_input(self.cells[0], xs)
         last = self.initial_state(xs.shape[-2]) if state is None else state
@@ -146,8 +144,8 @@ class Reservoirs:
 
     @torch.no_grad()
     def run_outputs(
-        self, xs: Float[Tensor, "time ... features"], state: Float[Tensor, "reservoirs batch hidden"] | None = None
-    ) -> tuple[Float[Tensor, "time reservoirs batch output"], Float[Tensor, "reservoirs batch hidden"]]:
+        self, xs: Inputs, state: States | None = None
+    ) -> tuple[Float[Tensor, "time reservoirs batch output"], States]:
         """Return the outputs z at every step, and the last states.
 
         No rates are kept, so that long runs of many reservoirs fit in memory.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import ceil, sqrt
-from typing import Literal, overload
+from typing import Literal, TypedDict, Unpack, overload
 
 import torch
 from torch import Tensor
@@ -36,31 +36,24 @@ class Route:
         return f"{'fused' if self.fused else 'loop'}: {self.why}{pieces}"
 
 
+class ScanOptions(TypedDict, total=False):
+    """Options of `scan`, which describes them."""
+
+    mask: Bool[Tensor, "time batch"] | None
+    backend: Backend
+    checkpoint: Literal["sqrt"] | int | None
+    outputs: Literal["all", "last"]
+
+
 @overload
 def scan(
-    cell: Cell,
-    xs: Inexact[Tensor, "time batch ..."],
-    state: State | None = None,
-    *,
-    mask: Bool[Tensor, "time batch"] | None = None,
-    backend: Backend = "auto",
-    checkpoint: Literal["sqrt"] | int | None = None,
-    outputs: Literal["all", "last"] = "all",
-    explain: Literal[False] = False,
+    cell: Cell, xs: Tensor, state: State | None = None, *, explain: Literal[False] = ..., **options: Unpack[ScanOptions]
 ) -> tuple[Tensor, State]: ...
 
 
 @overload
 def scan(
-    cell: Cell,
-    xs: Inexact[Tensor, "time batch ..."],
-    state: State | None = None,
-    *,
-    mask: Bool[Tensor, "time batch"] | None = None,
-    backend: Backend = "auto",
-    checkpoint: Literal["sqrt"] | int | None = None,
-    outputs: Literal["all", "last"] = "all",
-    explain: Literal[True],
+    cell: Cell, xs: Tensor, state: State | None = None, *, explain: Literal[True], **options: Unpack[ScanOptions]
 ) -> tuple[Tensor, State, Route]: ...
 
 
@@ -129,24 +122,15 @@ def _run(cell: Cell, xs: Tensor, state: State, mask: Tensor | None, backend: Bac
 
 
 def _run_in_chunks(
-    cell: Cell,
-    xs: Tensor,
-    state: State,
-    mask: Tensor | None,
-    backend: Backend,
-    length: int,
-    outputs: str,
+    cell: Cell, xs: Tensor, state: State, mask: Tensor | None, backend: Backend, length: int, outputs: str
 ) -> tuple[Tensor, State, Route]:
     """Run the chunks in turn; inputs are projected inside a chunk, so that only one chunk's are in memory."""
-    kept, pieces = [], xs.split(length)
+    kept, pieces, routes = [], xs.split(length), []
     masks = [None] * len(pieces) if mask is None else mask.split(length)
-    reason = why_no_fast_path(cell)
-    path = cell.fast_path(pieces[0], state, masks[0]) if reason is None else NoFastPath(reason)
-    fused = isinstance(path, FastPath) and backend != "loop"
-    why = path.name if isinstance(path, FastPath) else path.reason
 
     def chunk(xs: Tensor, state: State, mask: Tensor | None) -> tuple[Tensor, State]:
-        outs, state, _ = _run(cell, xs, state, mask, backend)
+        outs, state, route = _run(cell, xs, state, mask, backend)
+        routes.append(route)
         return (outs if outputs == "all" else outs[-1:].clone()), state
 
     plain = torch._C._are_functorch_transforms_active()
@@ -156,7 +140,7 @@ def _run_in_chunks(
         else:
             outs, state = recompute(chunk, xs_chunk, state, mask_chunk, use_reentrant=False)
         kept = [*kept, outs] if outputs == "all" else [outs]
-    return torch.cat(kept), state, Route(fused, why if backend != "loop" else "it was asked for", len(pieces))
+    return torch.cat(kept), state, replace(routes[0], chunks=len(pieces))
 
 
 def _check_options(xs: Tensor, mask: Tensor | None, backend: str, checkpoint: str | int | None, outputs: str) -> None:

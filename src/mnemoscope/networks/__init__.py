@@ -4,6 +4,10 @@ Networks with a recurrent state take an input size and a hidden size, relational
 
     cell = ms.networks.lstm(10, 128)
     model = ms.networks.corelnet(task)
+
+A factory is the definition of an architecture: its parts and its published sizes and initialisation. The registry
+(`registry/cell_entries.py`, `registry/network_entries.py`) gives it a name for the command line and for configuration
+files, a description and its sources; a preset (`config/presets/`) trains one on a task.
 """
 
 from mnemoscope.networks.attentive import (

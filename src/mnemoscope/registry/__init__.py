@@ -4,6 +4,9 @@ To add one, write its file and an entry in the table of its kind: `cell_entries.
 `task_entries.py`, `lens_entries.py` or `study_entries.py`. From outside, write a plugin (`plugins.py`,
 docs/extending.md). The parts of these, such as recurrent matrices, optimisers and searches, are in `part_entries.py`.
 The command line, the studies and the documentation read these tables.
+
+A table holds names, descriptions and sources, and refers to the code that they name: a named architecture and its
+published defaults are defined by a factory in `networks/`, and how it is trained by a preset in `config/presets/`.
 """
 
 from mnemoscope.registry.cell_entries import OWN_READOUT as OWN_READOUT, cells as cells
