@@ -244,8 +244,8 @@ def test_copies_of_reservoirs_run_together_as_well():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: EchoState(0, 5), "input_size is 0"),
-        (lambda: EchoState(1, 5, -1), "output_size -1"),
+        (lambda: EchoState(0, 5), "input_size must be a whole number, at least 1, but is 0"),
+        (lambda: EchoState(1, 5, -1), "output_size must be a whole number, at least 0, but is -1"),
         (lambda: EchoState(1, 5, gain=-1.0), "gain must be"),
         (lambda: EchoState(1, 5, input_scale=float("inf")), "input_scale must be"),
         (lambda: EchoState(1, 5, tau=0.5), "0 < dt <= tau"),

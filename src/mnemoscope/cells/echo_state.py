@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from mnemoscope.base.array_types import Float
+from mnemoscope.base.validation import check_whole
 from mnemoscope.cells.fast_path import FastPath, NoFastPath
 from mnemoscope.cells.leaky_reservoir import Form, LeakyReservoir
 from mnemoscope.cells.model import Model
@@ -68,9 +69,14 @@ class EchoState(LeakyReservoir):
         bias_scale: float = 0.0,
     ) -> None:
         super().__init__()
-        _check(input_size, hidden_size, output_size, form)
+        check_whole(1, input_size=input_size, hidden_size=hidden_size)
+        check_whole(0, output_size=output_size)
+        if form not in get_args(Form):
+            raise ValueError(f'form must be "current" or "rate", but is {form!r}.')
         scales = {"input_scale": input_scale, "feedback_scale": feedback_scale, "bias_scale": bias_scale}
-        _check_numbers({"gain": gain, **scales})
+        for name, value in {"gain": gain, **scales}.items():
+            if not 0 <= value < inf:
+                raise ValueError(f"{name} must be 0 or positive and finite, but is {value}.")
         if not (0 < dt <= tau < inf):
             raise ValueError(f"A step may not be longer than the time constant: 0 < dt <= tau, but {dt=} and {tau=}.")
         if not 0 < density <= 1:
@@ -165,19 +171,3 @@ class EchoState(LeakyReservoir):
 
 def _constant(value: Tensor) -> nn.Parameter:
     return nn.Parameter(value, requires_grad=False)
-
-
-def _check(input_size: int, hidden_size: int, output_size: int, form: str) -> None:
-    if input_size < 1 or hidden_size < 1 or output_size < 0:
-        raise ValueError(
-            f"A reservoir needs inputs and units, but input_size is {input_size}, hidden_size {hidden_size} and "
-            f"output_size {output_size} (0: no readout)."
-        )
-    if form not in get_args(Form):
-        raise ValueError(f'form must be "current" or "rate", but is {form!r}.')
-
-
-def _check_numbers(options: dict[str, float]) -> None:
-    for name, value in options.items():
-        if not 0 <= value < inf:
-            raise ValueError(f"{name} must be 0 or positive and finite, but is {value}.")

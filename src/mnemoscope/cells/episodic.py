@@ -180,7 +180,6 @@ class EpisodicMemory(EpisodicStore, Cell):
         return complete(odeint(velocity, start, times.to(start), method=method, rtol=rtol, atol=atol))
 
     def extra_repr(self) -> str:
-        """Return sizes and constants."""
         return (
             f"features={self.features}, memories={self.memories}, T_f={self.T_f:g}, T_h={self.T_h:g}, "
             f"T_d={self.T_d:g}, alpha_s={self.alpha_s:g}, alpha_c={self.alpha_c:g}"

@@ -110,17 +110,13 @@ class EpisodicMap(Cell):
     - conjugate (Eq 11): `r(t+1) = sigma_f(G(r) + x)`; state and output are the rates r.
 
     If both start with r = sigma_f(V_f), then r(t) = sigma_f(V_f(t)) at all times; where sigma_f is invertible the two
-    maps are conjugate. Xi and Phi are shared with the memory, so that training the map trains the memory.
-
-    Args:
-        memory: the stored memories; an `EpisodicMemory`'s time constants are not used.
-        conjugate: whether the state is r instead of V_f.
+    maps are conjugate. Xi and Phi are shared with the memory, so that training the map trains the memory; the time
+    constants of an `EpisodicMemory` are not used.
 
     >>> from mnemoscope.cells import EpisodicMemory
     >>> memory = EpisodicMemory(2 * torch.eye(3))
     >>> memory.discrete()(torch.zeros(1, 3), torch.tensor([[1.0, -1.0, 0.0]])).tolist()  # 4 tanh(V_f)
     [[3.046..., -3.046..., 0.0]]
-
     """
 
     def __init__(self, memory: EpisodicStore, conjugate: bool = False) -> None:
@@ -211,7 +207,6 @@ class EpisodicMap(Cell):
         return None
 
     def extra_repr(self) -> str:
-        """Return which of the two maps it is."""
         return "conjugate, of r" if self.conjugate else "discrete, of V_f"
 
 

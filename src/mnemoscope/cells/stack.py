@@ -17,15 +17,12 @@ from mnemoscope.cells.unrolled import run_loop
 class Stack(Cell):
     """Layers of cells; each reads the output of the one below at the same step. The state is the tuple of their states.
 
-    Args:
-        layers: the layers, from the one that reads the inputs to the one that gives the outputs.
-        has_readout: whether the last layer is the readout, so that no other readout follows.
+    The first layer reads the inputs. With `has_readout` the last one is the readout, so that no other readout follows.
 
     >>> from mnemoscope.cells import GRU
     >>> stack = Stack([GRU(3, 8), GRU(8, 8)])
     >>> len(stack(torch.zeros(2, 3), stack.initial_state(2)))
     2
-
     """
 
     def __init__(self, layers: Sequence[Cell], has_readout: bool = False) -> None:

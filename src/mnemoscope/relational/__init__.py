@@ -10,11 +10,11 @@ from mnemoscope.relational.network import (
     ProblemLike as ProblemLike,
     RelationalModel as RelationalModel,
     Scenes as Scenes,
+    SingleStepModel as SingleStepModel,
     Sizes as Sizes,
 )
 from mnemoscope.relational.predinet import PrediNet as PrediNet
 from mnemoscope.relational.recurrent import Recurrent as Recurrent
 from mnemoscope.relational.relation_network import RelationNetwork as RelationNetwork
 from mnemoscope.relational.similarity_model import Scores as Scores, SimilarityModel as SimilarityModel
-from mnemoscope.relational.single_step import SingleStepModel as SingleStepModel
 from mnemoscope.relational.transformer import Transformer as Transformer

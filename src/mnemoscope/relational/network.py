@@ -1,16 +1,17 @@
-"""The base of all relational models: a batch of problems, encoder, context normalisation and answer."""
+"""Relational models: a batch of problems, encoder, context normalisation and answer, and their use as a `Model`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, NamedTuple, Protocol, TypedDict, runtime_checkable
+from typing import Any, ClassVar, NamedTuple, Protocol, TypedDict, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
 from mnemoscope.base.array_types import Float, Int
 from mnemoscope.base.validation import check_whole
+from mnemoscope.cells.model import Model
 from mnemoscope.relational.context_norm import ContextNorm
 from mnemoscope.relational.encoder import Encoder, SparseProjection, gather
 
@@ -164,6 +165,36 @@ class RelationalModel(nn.Module):
             )
         features = self.encoder(images)
         return EncodedObjects(features if self.sparse is None else self.sparse(features), objects, self.norm)
+
+
+class SingleStepModel(Model):
+    """Model of a single step, `network(scenes)`, without cell, readout and state.
+
+    >>> from mnemoscope.networks.relational import relational_model
+    >>> from mnemoscope.tasks.relational import RMTS
+    >>> model = SingleStepModel(relational_model("corelnet", RMTS()))
+    >>> logits, state = model(RMTS().batch(5, seed=0, number=0))
+    >>> logits.shape, state
+    (torch.Size([1, 5, 2]), ())
+    """
+
+    def __init__(self, network: RelationalModel) -> None:
+        nn.Module.__init__(self)  # that of Model would build a readout
+        self.network = network
+
+    def forward(  # pyright: ignore[reportIncompatibleMethodOverride]: the inputs are scenes, not a tensor
+        self, inputs: Scenes, state: tuple[()] | None = None
+    ) -> tuple[Float[Tensor, "1 batch choices"], tuple[()]]:
+        """Return the logits (1, batch, choices) and an empty state."""
+        return self.network(inputs.images, inputs.objects)[None], ()
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("cell", "encode", "readout"):
+            raise TypeError(
+                f"This model is a relational network, a {type(self.network).__name__}: it answers a problem in one "
+                f"step and has no {name}, which analyses of recurrent cells need. Use its `network`."
+            )
+        return super().__getattr__(name)
 
 
 def with_positions(z: Objects) -> Float[Tensor, "batch objects features_and_position"]:

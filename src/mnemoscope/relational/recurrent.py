@@ -23,11 +23,9 @@ HIDDEN, SLOTS, SLOT = 512, 10, 256
 class Recurrent(RelationalModel):
     """A cell that reads the normalised objects; a linear map of its last output gives the answer.
 
-    Args:
-        cell: "lstm", with 512 units (Webb et al. 2021); "ntm", a Turing machine with such a controller and a learned
-            memory of 10 x 256, whose answer depends on the controller and the last reads; or any cell that takes the
-            128 features of an object.
-
+    The cell is "lstm", with 512 units (Webb et al. 2021); "ntm", a Turing machine with such a controller and a learned
+    memory of 10 x 256, whose answer depends on the controller and the last reads; or any cell that takes the 128
+    features of an object.
     """
 
     after: int = 0

@@ -18,17 +18,12 @@ from mnemoscope.cells.stack import Stack
 class MatrixLayers(nn.Module):
     """A feed-forward matrix network: `phi(U^T X V + B)`, layer by layer (Renanse et al. 2021, Eq 1).
 
-    Inputs and outputs are flattened row by row, so that it can encode the inputs of a `Model`.
-
-    Args:
-        shapes: shapes of the input and of each layer's output.
-        nonlinearity: nonlinearity of all layers but the last.
-        last: nonlinearity of the last layer.
+    `shapes` are those of the input and of each layer's output, and `last` is the nonlinearity of the last layer. Inputs
+    and outputs are flattened row by row, so that it can encode the inputs of a `Model`.
 
     >>> import torch
     >>> MatrixLayers([(28, 28), (10, 10), (5, 2)])(torch.zeros(7, 784)).shape
     torch.Size([7, 10])
-
     """
 
     def __init__(self, shapes: Sequence[Shape], nonlinearity: str = "tanh", last: str = "linear") -> None:
@@ -56,19 +51,14 @@ class MatrixLayers(nn.Module):
 def stack_matrix_rnns(shapes: Sequence[Shape], nonlinearity: str = "tanh", last: str = "linear") -> Stack:
     """Return stacked matrix RNNs, the last of which is the readout.
 
-    Renanse et al. (2021), Table 1, has such networks with 5 x 5 inputs and outputs, one of 2,175 and one of 5,675
-    parameters.
-
-    Args:
-        shapes: shapes of the input and of the state of each cell.
-        nonlinearity: nonlinearity of all cells but the last.
-        last: nonlinearity of the last cell. Tasks take logits of bits, so that it should be "linear": "logistic" has no
-            negative outputs, and every bit would be predicted as 1.
+    `shapes` are those of the input and of the state of each cell, and `last` is the nonlinearity of the last cell.
+    Tasks take logits of bits, so that it should be "linear": "logistic" has no negative outputs, and every bit would be
+    predicted as 1. Renanse et al. (2021), Table 1, has such networks with 5 x 5 inputs and outputs, one of 2,175 and
+    one of 5,675 parameters.
 
     >>> published = stack_matrix_rnns([(5, 5), (15, 15), (15, 15), (5, 5)])
     >>> sum(weight.numel() for weight in published.parameters())
     2175
-
     """
     shapes = _at_least_two(shapes)
     names = [nonlinearity] * (len(shapes) - 2) + [last]

@@ -28,17 +28,12 @@ class QueueMemory(Cell):
 
     With linear phi it is the `MatrixSystem` whose Fisher memory has a closed form. Such a linear network forgets if
     `rho(U) rho(V) + sum_t |alpha_t| < 1`, where rho is the spectral radius; the published case, one slot with alpha =
-    1, never does.
-
-    Args:
-        cell: the matrix network that reads from the queue.
-        alpha: weights of the slots, the newest first.
-        learned: whether the weights are learned, starting at `alpha`; their sum is not constrained.
+    1, never does. `alpha` are the weights of the slots, the newest first; with `learned` they are learned, starting at
+    `alpha`, and their sum is not constrained.
 
     >>> cell = QueueMemory(MatrixRNN((5, 5), (4, 3)), alpha=[0.2, 0.1])
     >>> cell(torch.zeros(7, 25), cell.initial_state(7)).queue.shape
     torch.Size([7, 2, 4, 3])
-
     """
 
     alpha: Tensor

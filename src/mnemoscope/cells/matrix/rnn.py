@@ -54,7 +54,6 @@ class MatrixRNN(Cell):
         nonlinearity: as for `Elman`; modReLU has a bias for every entry.
         rows: the connectivity that yields U2 (rows, rows); an unconstrained matrix by default.
         columns: the connectivity that yields V2 (columns, columns); an unconstrained matrix by default.
-        bias: whether to add B.
 
     >>> cell = MatrixRNN((5, 5), (15, 15))
     >>> cell(torch.zeros(4, 25), cell.initial_state(4)).shape

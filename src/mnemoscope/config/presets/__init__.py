@@ -1,7 +1,7 @@
 """Presets: configurations to start from, one TOML file each. The comment in each file gives the training time.
 
-A preset names a task and an architecture of the registry and says how to train it. It defines no architecture: what it
-does not set has the published default of the factory in `networks/`.
+A preset names a task and an architecture of the registry and holds the settings of the training. It defines no
+architecture: every option that it omits has the published default of the factory in `networks/`.
 """
 
 from __future__ import annotations
