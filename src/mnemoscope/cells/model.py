@@ -50,7 +50,6 @@ class Model(nn.Module):
     def forward(
         self, inputs: Float[Tensor, "time batch ..."], state: State | None = None
     ) -> tuple[Float[Tensor, "time batch output"], State]:
-        """Return outputs (time, batch, output) and the last state."""
         outputs, state = scan(self.cell, self.encode(inputs), state)
         return self.readout(outputs), state
 

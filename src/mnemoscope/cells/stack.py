@@ -87,5 +87,4 @@ class Stack(Cell):
         return torch.cat([low for low, _ in boxes]), torch.cat([high for _, high in boxes])
 
     def frozen(self, dtype: torch.dtype | None = None, device: torch.device | None = None) -> Stack:
-        """Return a constant copy, as every cell does, made of constant copies of the layers."""
         return Stack([layer.frozen(dtype, device) for layer in self._cells()], self.has_readout).eval()

@@ -48,7 +48,6 @@ class Dense(Connectivity):
         return self.matrix
 
     def penalty(self) -> Float[Tensor, ""] | None:
-        """Return `soft_orthogonality |V^T V - I|_F^2`."""
         if not self.soft_orthogonality:
             return None
         gram = self.matrix.mH @ self.matrix

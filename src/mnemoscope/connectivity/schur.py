@@ -173,7 +173,6 @@ class Normal(RealSchur):
         super().__init__(size, basis, init, modulus_penalty, modulus, clamp, real, negative)
 
     def schur_form(self) -> Float[Tensor, "n n"]:
-        """Return Lambda."""
         return self.normal_part()
 
     def spectrum(self) -> KnownSpectrum:

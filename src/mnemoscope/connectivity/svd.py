@@ -41,11 +41,9 @@ class SVD(Connectivity):
         return (self.left() * self.singular_values()) @ self.right().mT
 
     def singular_values(self) -> Float[Tensor, " n"]:
-        """Return the singular values s."""
         return 1 + 2 * self.margin * (self.stretch.sigmoid() - 0.5)
 
     def spectrum(self) -> KnownSpectrum:
-        """Return the singular values."""
         return KnownSpectrum(singular_values=self.singular_values())
 
     def orthogonal_parameters(self) -> Iterator[nn.Parameter]:

@@ -76,7 +76,6 @@ class SparseProjection(nn.Module):
         return self.linear(s)
 
     def penalty(self) -> Float[Tensor, ""]:
-        """Return the penalty to add to the loss."""
         return self.strength * self.linear.weight.abs().sum()
 
 

@@ -34,7 +34,6 @@ class Scenes(NamedTuple):
     labels: Int[Tensor, " batch"]
 
     def to(self, device: torch.device | str) -> Scenes:
-        """Return the scenes on `device`."""
         return Scenes(*(part.to(device) for part in self))
 
     def part(self, which: slice) -> Scenes:
@@ -185,7 +184,6 @@ class SingleStepModel(Model):
     def forward(  # pyright: ignore[reportIncompatibleMethodOverride]: the inputs are scenes, not a tensor
         self, inputs: Scenes, state: tuple[()] | None = None
     ) -> tuple[Float[Tensor, "1 batch choices"], tuple[()]]:
-        """Return the logits (1, batch, choices) and an empty state."""
         return self.network(inputs.images, inputs.objects)[None], ()
 
     def __getattr__(self, name: str) -> Any:

@@ -85,7 +85,6 @@ class MatrixLSTM(_Gated):
         return LSTMState(self._zeros(batch), self._zeros(batch))
 
     def output(self, state: LSTMState) -> Float[Tensor, "*batch features"]:
-        """Return the entries of H, row by row."""
         return state.h.flatten(-2)
 
     def prepare(self, xs: Float[Tensor, " ..."]) -> tuple[Tensor, Step]:
@@ -126,7 +125,6 @@ class MatrixGRU(_Gated):
         return self._zeros(batch)
 
     def output(self, state: Float[Tensor, "*batch rows columns"]) -> Float[Tensor, "*batch features"]:
-        """Return the entries, row by row."""
         return state.flatten(-2)
 
     def prepare(self, xs: Float[Tensor, " ..."]) -> tuple[Tensor, Step]:

@@ -100,7 +100,6 @@ class QueueMemory(Cell):
         return {"pre": self.cell.pre_activation(x, state.h) + read, "read": read}
 
     def frozen(self, dtype: torch.dtype | None = None, device: torch.device | None = None) -> QueueMemory:
-        """Return a constant copy, as every cell does, made of a constant copy of the inner cell."""
         cell = self.cell.frozen(dtype, device)
         alpha = self.alpha.detach().clone().to(dtype=dtype, device=device)
         return QueueMemory(cell, alpha, isinstance(self.alpha, nn.Parameter)).requires_grad_(False).eval()

@@ -57,7 +57,6 @@ class DeepTransition(Cell):
         return self._cells()[0].initial_state(batch)
 
     def output(self, state: State) -> Inexact[Tensor, "*batch features"]:
-        """Return the output of the last layer."""
         return self._cells()[-1].output(state)
 
     def prepare(self, xs: Float[Tensor, " ..."]) -> tuple[Tensor, Step]:
@@ -106,5 +105,4 @@ class DeepTransition(Cell):
         return named
 
     def frozen(self, dtype: torch.dtype | None = None, device: torch.device | None = None) -> DeepTransition:
-        """Return a constant copy, as every cell does, made of constant copies of the layers."""
         return DeepTransition([layer.frozen(dtype, device) for layer in self._cells()]).eval()
