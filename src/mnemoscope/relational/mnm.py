@@ -15,15 +15,17 @@ from mnemoscope.relational.recurrent import Recurrent
 
 DEPTH = 3
 """Layers of the memory."""
+Vectors = Float[Tensor, "batch features"]
+Weights = Float[Tensor, "batch layers features features"]
+"""The memory: the weights of one network per problem."""
 
 
 class NeuralMemoryState(NamedTuple):
     """State of a neural memory cell."""
 
     controller: LSTMState
-    weights: Float[Tensor, "batch layers features features"]
-    """The memory: the weights of one network per problem."""
-    read: Float[Tensor, "batch features"]
+    weights: Weights
+    read: Vectors
     error: Float[Tensor, "batch 1"]
     """Mean squared error of recalling the written values, summed over steps."""
 
@@ -56,23 +58,17 @@ class NeuralMemory(Cell):
         weights = self.weights.expand(batch, *self.weights.shape)
         return NeuralMemoryState(self.controller.initial_state(batch), weights, zeros, zeros[:, :1])
 
-    def output(self, state: NeuralMemoryState) -> Float[Tensor, "batch features"]:
+    def output(self, state: NeuralMemoryState) -> Vectors:
         return self.out(torch.cat([state.controller.h, state.read], dim=1))
 
-    def forward(self, x: Float[Tensor, "batch features"], state: NeuralMemoryState) -> NeuralMemoryState:
+    def forward(self, x: Vectors, state: NeuralMemoryState) -> NeuralMemoryState:
         controller = self.controller(torch.cat([x, state.read], dim=1), state.controller)
         rate, write, value, read = torch.tanh(self.orders(controller.h)).chunk(4, dim=1)
         weights = self.updated(state.weights, write, value, torch.sigmoid(self.rate(rate)))
         error = (layer_outputs(weights, write)[-1] - value).square().mean(1, keepdim=True)
         return NeuralMemoryState(controller, weights, layer_outputs(weights, read)[-1], state.error + error)
 
-    def updated(
-        self,
-        weights: Float[Tensor, "batch layers features features"],
-        key: Float[Tensor, "batch features"],
-        value: Float[Tensor, "batch features"],
-        rate: Float[Tensor, "batch 1"],
-    ) -> Float[Tensor, "batch layers features features"]:
+    def updated(self, weights: Weights, key: Vectors, value: Vectors, rate: Float[Tensor, "batch 1"]) -> Weights:
         """Return the weights of the memory after it has learned the value for the key."""
         activations = layer_outputs(weights, key)
         outputs = torch.stack(activations, 1)  # (batch, layers, features)
@@ -82,9 +78,7 @@ class NeuralMemory(Cell):
         return weights - (step * error).unsqueeze(3) * inputs.unsqueeze(2)
 
 
-def layer_outputs(
-    weights: Float[Tensor, "batch layers features features"], key: Float[Tensor, "batch features"]
-) -> list[Tensor]:
+def layer_outputs(weights: Weights, key: Vectors) -> list[Vectors]:
     """Return the output of each layer of the memory for a key."""
     outputs, layers = [], weights.unbind(1)
     for depth, W in enumerate(layers):

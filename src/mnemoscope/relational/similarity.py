@@ -17,6 +17,7 @@ from mnemoscope.relational.network import EncodedObjects, ModelOptions, Relation
 from mnemoscope.relational.similarity_model import Scores, numbered_names
 
 Kind = Literal["symmetric", "asymmetric", "difference", "distance", "mixture"]
+Features = Float[Tensor, "batch relations objects features"]
 KEY = 64
 """Length of the keys by which rules compete; Kerg, section 7.3, does not give it."""
 FEW_OBJECTS = 16
@@ -102,9 +103,7 @@ class Similarity(nn.Module):
         return (self.mask.softmax if self.normalised else self.mask.apply)(self.scores(encoded))
 
 
-def _products(
-    first: Float[Tensor, "batch relations objects features"], second: Float[Tensor, "batch relations objects features"]
-) -> Relations:
+def _products(first: Features, second: Features) -> Relations:
     """Return the inner products of all pairs; on a CPU, elementwise products are faster than many small matmuls."""
     if first.is_cuda or first.shape[2] > FEW_OBJECTS:
         return first @ second.mT
