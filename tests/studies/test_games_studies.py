@@ -11,7 +11,8 @@ from mnemoscope.networks.relational import MODELS, relational_model
 from mnemoscope.relational.similarity import Mixture
 from mnemoscope.replication import Finished
 from mnemoscope.studies.kerg2022 import comparison, parameter_match, relational_games
-from mnemoscope.studies.kerg2022.relational import EXTREME, Reported, make_grid, named
+from mnemoscope.studies.kerg2022.relational_claims import Contrast, Reported
+from mnemoscope.studies.kerg2022.relational_grid import TASKS, make_grid
 from mnemoscope.tasks.relational import PUBLISHED, Comparison, RelationalGame
 from mnemoscope.tasks.relational_sequence import RelationalSequence
 from mnemoscope.training import build_task, load_model, train
@@ -62,10 +63,10 @@ def test_each_seed_holds_out_other_shapes():
 def test_claims_are_about_networks_and_tasks_that_are_trained(study):
     trained = {trial.subject for trial in study.trials(study.presets["paper"].settings, (0,))}
     for claim in study.claims:
-        if claim.tolerance is not None and not any(claim is contrast.claim for contrast in study.contrasts):
+        if claim.tolerance is not None and not isinstance(claim, Contrast):
             assert claim.subject in trained
     for contrast in study.contrasts:
-        assert {*contrast.better, *contrast.worse} <= trained
+        assert {*contrast.first, *contrast.second} <= trained
     names = [claim.name for claim in study.claims]
     assert len(set(names)) == len(names)
 
@@ -139,7 +140,7 @@ def test_models_have_the_tabulated_numbers_of_parameters(task):
     for network, number in zip(parameter_match.COUNTED, parameter_match.TABLE[task], strict=True):
         model = relational_model(network, PUBLISHED[task])
         assert sum(weight.numel() for weight in model.parameters()) == number
-    assert PUBLISHED[task].m == EXTREME[task]
+    assert PUBLISHED[task].m == TASKS[task]["task_options"]["m"]
 
 
 BLIND = {
@@ -169,9 +170,7 @@ def test_a_mixture_reports_which_rule_wins(tmp_path, monkeypatch):
     study = comparison.STUDY
     monkeypatch.setattr(study, "evaluations", 1)
     settings = {
-        "networks": make_grid(
-            named("corelnet", "corelnet-mix"), {"comparison": {"task": "comparison"}}, {"comparison": (95,)}
-        ),
+        "networks": make_grid(["corelnet", "corelnet-mix"], ["comparison"]),
         "changes": {"steps": 2, "evaluate_every": 1, "evaluate_batches": 1, "batch_size": 8},
     }
     plain, mixture = (study.run(trial, tmp_path / str(trial.hash), False) for trial in study.trials(settings, (0,)))
@@ -195,7 +194,7 @@ def test_differences_find_the_larger_of_unseen_shapes_after_a_hundred_iterations
     study = comparison.STUDY
     monkeypatch.setattr(study, "evaluations", 4)
     settings = {
-        "networks": make_grid(named("corelnet-diff"), comparison.COMPARED, comparison.HELD_OUT),
+        "networks": make_grid(["corelnet-diff"], comparison.COMPARED),
         "changes": {"steps": 100, "evaluate_every": 100, "evaluate_batches": 1},
     }
     _, transitive = study.trials(settings, (0,))

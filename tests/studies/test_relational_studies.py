@@ -7,6 +7,7 @@ import pytest
 from mnemoscope.config.run_config import RunConfig
 from mnemoscope.registry.citations import Source
 from mnemoscope.replication import Finished
+from mnemoscope.replication.claims import about
 from mnemoscope.studies.kerg2022 import (
     ablations,
     comparison,
@@ -16,7 +17,9 @@ from mnemoscope.studies.kerg2022 import (
     spurious,
     unseen_relations,
 )
-from mnemoscope.studies.kerg2022.relational import make_grid, named, network_on, over_seeds, reported
+from mnemoscope.studies.kerg2022.relational import over_seeds
+from mnemoscope.studies.kerg2022.relational_claims import reported
+from mnemoscope.studies.kerg2022.relational_grid import make_grid, network_on
 from mnemoscope.tasks.relational import PUBLISHED
 from mnemoscope.training import build_model, build_task
 from tests.slow import representatives
@@ -85,8 +88,7 @@ def test_claims_are_about_networks_and_tasks_that_are_trained(study):
         if claim.tolerance is not None and any(claim.quantity in names for names in study.unseen.values()):
             assert claim.subject in trained
     for contrast in study.contrasts:
-        assert {*contrast.better, *contrast.worse} <= trained
-        assert contrast.claim in study.claims
+        assert {*contrast.first, *contrast.second} <= trained
     names = [claim.name for claim in study.claims]
     assert len(set(names)) == len(names)
 
@@ -105,20 +107,18 @@ def test_every_network_can_be_built_for_its_tasks(study):
 
 
 def test_a_grid_has_every_network_on_every_task_at_every_m():
-    grid = make_grid(
-        named("esbn", "lstm"),
-        {"RMTS": {"task": "rmts"}, "dist3": {"task": "distribution-of-n"}},
-        {"RMTS": (0, 50), "dist3": (95,)},
-    )
+    grid = make_grid(["esbn", "lstm"], ["RMTS", "dist10"], fewer=[0])
     assert [subject.name for subject in grid] == [
         "esbn, RMTS, m 0",
         "lstm, RMTS, m 0",
-        "esbn, RMTS, m 50",
-        "lstm, RMTS, m 50",
-        "esbn, dist3, m 95",
-        "lstm, dist3, m 95",
+        "esbn, RMTS, m 95",
+        "lstm, RMTS, m 95",
+        "esbn, dist10, m 0",
+        "lstm, dist10, m 0",
+        "esbn, dist10, m 89",
+        "lstm, dist10, m 89",
     ]
-    assert list(make_grid(named("esbn"), {"same": {"task": "relational-game"}})) == [network_on("esbn", "same")]
+    assert list(make_grid(["esbn"], ["same"])) == [about("esbn", "same")]
 
 
 def test_slow_networks_can_have_fewer_seeds():
@@ -285,13 +285,13 @@ def test_shapes_are_called_seen_if_none_is_held_out():
 
 def test_mean_and_deviation_are_in_percent():
     assert over_seeds([0.5, 0.7]) == "60.0% ± 14.1 (50.0 to 70.0)"
-    assert reported(network_on("x", "y"), "z", 94.7, 5.4, Source("webb2021")).tolerance == pytest.approx((0.893, 1.0))
+    assert reported(about("x", "y"), "z", 94.7, 5.4, Source("webb2021")).tolerance == pytest.approx((0.893, 1.0))
 
 
 def test_corelnet_distinguishes_unseen_shapes_after_a_hundred_iterations(tmp_path):
     study = relational_cognitive.STUDY
     settings = {
-        "networks": make_grid(named("corelnet"), {"same/diff": {"task": "same-different"}}, {"same/diff": (98,)}),
+        "networks": make_grid(["corelnet"], ["same/diff"]),
         "changes": {"steps": 100, "evaluate_every": 50, "evaluate_batches": 1},
     }
     (trial,) = study.trials(settings, (0,))

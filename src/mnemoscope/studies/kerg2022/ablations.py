@@ -3,42 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any
 
-from mnemoscope.registry.citations import Source
 from mnemoscope.replication.claims import EVERYTHING, Claim, Row
 from mnemoscope.replication.study import Finished, Preset
-from mnemoscope.studies.kerg2022.relational import (
-    BASE,
-    BASIC,
-    BETTER,
-    CAPTION,
-    EXTREME,
-    FEW_STEPS,
-    HELD_OUT,
-    NO_WORSE,
-    OVER_M,
-    TASKS,
-    Contrast,
-    RelationalStudy,
-    at_extreme,
-    make_contrast,
-    make_grid,
-    named,
-)
+from mnemoscope.studies.kerg2022.notation import preset, thesis
+from mnemoscope.studies.kerg2022.relational import CAPTION, OVER_M, RelationalStudy
+from mnemoscope.studies.kerg2022.relational_claims import BETTER, NO_WORSE, Contrast, make_contrast
+from mnemoscope.studies.kerg2022.relational_grid import BASIC, FEW_STEPS, HELD_OUT, make_grid
 
 PLAIN = ("corelnet", "corelnet-t", "esbn")
 KINDS = {
-    "sensory": (
-        "degrades where encoded objects reach the decoder too",
-        Source("kerg2022thesis", "5.6 and Fig 4 left"),
-        BETTER,
-    ),
-    "asymmetric": ("a symmetric dot product is essential", Source("kerg2022thesis", "5.6 and Fig 4 middle"), BETTER),
-    "random": ("maintained by a random encoder", Source("kerg2022thesis", "5.6 and Fig 4 right"), NO_WORSE),
+    "sensory": ("degrades where encoded objects reach the decoder too", "left", BETTER),
+    "asymmetric": ("a symmetric dot product is essential", "middle", BETTER),
+    "random": ("maintained by a random encoder", "right", NO_WORSE),
 }
-"""Ablations, each with the published statement, its source and the tolerance.
+"""Ablations, each with the published statement, its panel of Fig 4 and the tolerance.
 
 The tolerance is for the accuracy of plain minus ablated networks; for "random", of random minus plain networks."""
 
@@ -48,22 +27,18 @@ def ablated(kind: str, networks: Sequence[str] = PLAIN) -> tuple[str, ...]:
     return tuple(f"{network}-{kind}" for network in networks)
 
 
-def _networks(plain: Sequence[str]) -> dict[str, dict[str, Any]]:
-    return named(*plain, *(network for kind in KINDS for network in ablated(kind, plain)))
+def _networks(plain: Sequence[str]) -> tuple[str, ...]:
+    return (*plain, *(network for kind in KINDS for network in ablated(kind, plain)))
 
 
 def _contrast(kind: str, task: str) -> Contrast:
-    statement, source, tolerance = KINDS[kind]
-    better, worse = (ablated(kind), PLAIN) if kind == "random" else (PLAIN, ablated(kind))
-    return make_contrast(statement, source, task, EXTREME[task], better, worse, tolerance, paired=True)
+    statement, panel, tolerance = KINDS[kind]
+    sides = (ablated(kind), PLAIN) if kind == "random" else (PLAIN, ablated(kind))
+    return make_contrast(statement, thesis(f"5.6 and Fig 4 {panel}"), task, *sides, tolerance, paired=True)
 
 
-CONTRASTS = tuple(_contrast(kind, task) for kind in KINDS for task in BASIC)
-SENSORY = dict(zip(BASIC, CONTRASTS, strict=False))
-"""Contrasts of the first ablation, by task."""
+SENSORY = {task: _contrast("sensory", task) for task in BASIC}
 LEAST = "task that suffers least from sensory input"
-FOUR = {task: TASKS[task] for task in BASIC}
-NETWORKS = _networks(PLAIN)
 
 
 class Ablations(RelationalStudy):
@@ -75,41 +50,30 @@ class Ablations(RelationalStudy):
         "What lets a network solve tasks with unseen shapes: a decoder that does not see the objects, a symmetric "
         "similarity, or a learned encoder?"
     )
-    base = replace(BASE, name="ablations")
-    contrasts = CONTRASTS
     claims = (
-        *(contrast.claim for contrast in CONTRASTS),
-        Claim(EVERYTHING, LEAST, "dist3", Source("kerg2022thesis", "5.8 and Fig 4 left"), tolerance=(1, 1)),
+        *SENSORY.values(),
+        *(_contrast(kind, task) for kind in ("asymmetric", "random") for task in BASIC),
+        Claim(EVERYTHING, LEAST, "dist3", thesis("5.8 and Fig 4 left"), (1, 1)),
     )
     presets: Mapping[str, Preset] = {
-        "smoke": Preset(
+        "smoke": preset(
             "Smoke test: a few iterations of CoRelNet on one task.",
-            {
-                "networks": make_grid(
-                    named("corelnet", *(f"corelnet-{kind}" for kind in KINDS)),
-                    {"same/diff": TASKS["same/diff"]},
-                    at_extreme(["same/diff"]),
-                ),
-                "changes": FEW_STEPS,
-            },
+            make_grid(_networks(["corelnet"]), ["same/diff"]),
+            **FEW_STEPS,
         ),
-        "cpu": Preset(
+        "cpu": preset(
             "As published, with the most shapes held out, but without ESBN, which is slow; two seeds.",
-            {"networks": make_grid(_networks(("corelnet", "corelnet-t")), FOUR, at_extreme(FOUR)), "changes": {}},
-            (0, 1),
+            make_grid(_networks(["corelnet", "corelnet-t"]), BASIC),
+            seeds=2,
         ),
-        "paper": Preset(
+        "paper": preset(
             "As cpu, with ESBN; ten seeds as published, on a GPU.",
-            {"networks": make_grid(NETWORKS, FOUR, at_extreme(FOUR)), "changes": {"device": "cuda"}},
-            tuple(range(10)),
+            make_grid(_networks(PLAIN), BASIC),
+            seeds=10,
+            device="cuda",
         ),
-        "published": Preset(
-            "Fig 7 to 9: as paper, at all m.",
-            {
-                "networks": make_grid(NETWORKS, FOUR, {task: (*HELD_OUT, EXTREME[task]) for task in FOUR}),
-                "changes": {"device": "cuda"},
-            },
-            tuple(range(10)),
+        "published": preset(
+            "Fig 7 to 9: as paper, at all m.", make_grid(_networks(PLAIN), BASIC, HELD_OUT), seeds=10, device="cuda"
         ),
     }
     cites = ("kerg2022", "webb2021", "webb2020")
@@ -117,16 +81,14 @@ class Ablations(RelationalStudy):
 
     def contrast_rows(self, results: Sequence[Finished]) -> list[Row]:
         """Return the rows of the contrasts, and the task that suffers least from sensory input."""
+        rows = super().contrast_rows(results)
         measured = {task: self.measure_contrast(results, contrast) for task, contrast in SENSORY.items()}
         lost = {task: result.gain for task, result in measured.items() if result is not None}
-        if len(lost) < len(SENSORY):
-            return super().contrast_rows(results)
-        least = min(lost, key=lambda task: lost[task])
-        ours = f"{least}, {100 * lost[least]:.1f} points"
-        return [
-            *super().contrast_rows(results),
-            self.compare(results, self.claim(LEAST), [float(least == "dist3")], ours),
-        ]
+        if len(lost) == len(SENSORY):
+            least = min(lost, key=lambda task: lost[task])
+            ours = f"{least}, {100 * lost[least]:.1f} points"
+            rows.append(self.compare(results, self.claim(LEAST), [float(least == "dist3")], ours))
+        return rows
 
 
 STUDY = Ablations()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from statistics import stdev
 from typing import Any
@@ -11,44 +10,28 @@ from typing import Any
 import torch
 from torch.nn.functional import one_hot
 
-from mnemoscope.registry.citations import Source
 from mnemoscope.relational import CoRelNet
 from mnemoscope.relational.similarity import Mixture
 from mnemoscope.replication.claims import Claim, Row, Subject
 from mnemoscope.replication.learning_study import finite
 from mnemoscope.replication.study import Finished, Preset
-from mnemoscope.studies.kerg2022.relational import (
+from mnemoscope.studies.kerg2022.notation import preset, thesis
+from mnemoscope.studies.kerg2022.relational import CAPTION, RelationalStudy, over_seeds
+from mnemoscope.studies.kerg2022.relational_claims import (
     AND_PROTOTYPE,
-    BASE,
-    BASIC,
-    CAPTION,
-    EXTREME,
-    FEW_STEPS,
     NEAR_PERFECT,
-    TASKS,
     UNSEEN_SHAPES,
     VERY_GOOD,
-    RelationalStudy,
-    at_extreme,
     make_contrast,
-    make_grid,
-    named,
-    network_on,
-    over_seeds,
 )
+from mnemoscope.studies.kerg2022.relational_grid import BASIC, FEW_STEPS, make_grid, network_on
 from mnemoscope.training import load_model
 
 SYMMETRIC = ("corelnet", "esbn")
 ASYMMETRIC = ("corelnet-asymmetric", "esbn-asymmetric")
-CHAPTER_7 = (*SYMMETRIC, *ASYMMETRIC, "corelnet-diff", "corelnet-mix")
-COMPARED: dict[str, dict[str, Any]] = {
-    "comparison": {"task": "comparison"},
-    "transitive comparison": {"task": "comparison", "task_options": {"transitive": True}},
-}
-BASIC_TASKS = {task: TASKS[task] for task in BASIC}
-M = 95
-"""Shapes held out of comparisons; the source gives neither this number nor the sizes small, medium and large."""
-HELD_OUT = dict.fromkeys(COMPARED, (M,))
+VARIANTS = ("corelnet", "corelnet-diff", "corelnet-mix")
+NETWORKS = (*SYMMETRIC, *ASYMMETRIC, "corelnet-diff", "corelnet-mix", "transformer")
+COMPARED = ("comparison", "transitive comparison")
 CHANCE = (0.45, 0.55)
 ABOVE_CHANCE = (0.6, 1.0)
 VARYING = 0.05
@@ -66,42 +49,12 @@ STATEMENTS: dict[str, tuple[str, tuple[float, float]]] = {
     "corelnet-mix": ("decent; a prototype: 99 to 100%", VERY_GOOD),
 }
 """Published statements about networks on both tasks, with our tolerances; the source has numbers only in a figure."""
-SOURCE = Source("kerg2022thesis", f"7.2, 7.3 and Fig 2; {AND_PROTOTYPE}")
-
-
-CONTRASTS = (
-    *(
-        make_contrast(
-            "an asymmetric similarity enhances the ability to learn the task",
-            Source("kerg2022thesis", "7.2 and Fig 2"),
-            task,
-            M,
-            [directed],
-            [symmetric],
-        )
-        for task in COMPARED
-        for symmetric, directed in zip(SYMMETRIC, ASYMMETRIC, strict=True)
-    ),
-    *(
-        make_contrast(
-            "some similarity measures work well on some tasks, and worse on others",
-            Source("kerg2022thesis", "7.3, Fig 2 and 3"),
-            task,
-            EXTREME[task],
-            ["corelnet"],
-            ["corelnet-diff"],
-        )
-        for task in BASIC
-    ),
-)
-
-
 DEVIATION = "deviation over seeds"
 
 
 def mixture_on(task: str) -> Subject:
     """Return the subject of the mixture on a task, with the most shapes held out."""
-    return network_on("corelnet-mix", task, EXTREME[task])
+    return network_on("corelnet-mix", task)
 
 
 class ComparisonStudy(RelationalStudy):
@@ -113,66 +66,71 @@ class ComparisonStudy(RelationalStudy):
         "Which networks can learn a relation that has a direction? Two normalised objects are each other's negative, "
         "so their products do not depend on the order, except for the bias of the normalisation; their differences do."
     )
-    base = replace(BASE, name="comparison", task="comparison")
-    tasks: Mapping[str, Mapping[str, Any]] = COMPARED | BASIC_TASKS
-    contrasts = CONTRASTS
     claims = (
         *(
-            Claim(network_on(network, task, M), UNSEEN_SHAPES[0], statement, SOURCE, tolerance)
+            Claim(
+                network_on(network, task),
+                UNSEEN_SHAPES[0],
+                statement,
+                thesis(f"7.2, 7.3 and Fig 2; {AND_PROTOTYPE}"),
+                tolerance,
+            )
             for network, (statement, tolerance) in STATEMENTS.items()
             for task in COMPARED
         ),
         *(
-            Claim(
-                mixture_on(task),
-                UNSEEN_SHAPES[0],
-                "decent across a variety of tasks",
-                Source("kerg2022thesis", "7.3, Fig 2 and 3"),
+            Claim(mixture_on(task), UNSEEN_SHAPES[0], "decent across a variety of tasks", thesis("7.3, Fig 2 and 3"))
+            for task in BASIC
+        ),
+        *(
+            make_contrast(
+                "an asymmetric similarity enhances the ability to learn the task",
+                thesis("7.2 and Fig 2"),
+                task,
+                [directed],
+                [symmetric],
+            )
+            for task in COMPARED
+            for symmetric, directed in zip(SYMMETRIC, ASYMMETRIC, strict=True)
+        ),
+        *(
+            make_contrast(
+                "some similarity measures work well on some tasks, and worse on others",
+                thesis("7.3, Fig 2 and 3"),
+                task,
+                ["corelnet"],
+                ["corelnet-diff"],
             )
             for task in BASIC
         ),
-        *(contrast.claim for contrast in CONTRASTS),
         *(
             Claim(
                 mixture_on(task),
                 DEVIATION,
                 "a high variance, as the competition depends on how it starts",
-                Source("kerg2022thesis", "7.3 and Fig 3"),
+                thesis("7.3 and Fig 3"),
                 (VARYING, 1.0),
             )
             for task in ("same/diff", "RMTS")
         ),
     )
     presets: Mapping[str, Preset] = {
-        "smoke": Preset(
+        "smoke": preset(
             "Smoke test: a few iterations of three networks.",
-            {
-                "networks": make_grid(
-                    named("corelnet", "corelnet-diff", "corelnet-mix"),
-                    {"transitive comparison": COMPARED["transitive comparison"]},
-                    {"transitive comparison": (M,)},
-                ),
-                "changes": FEW_STEPS,
-            },
+            make_grid(VARIANTS, ["transitive comparison"]),
+            **FEW_STEPS,
         ),
-        "cpu": Preset(
+        "cpu": preset(
             "5,000 iterations, as in chapter 5; comparisons with all networks and a Transformer, the other tasks "
             "with CoRelNet's variants; five seeds.",
-            {
-                "networks": make_grid(named(*CHAPTER_7, "transformer"), COMPARED, HELD_OUT)
-                | make_grid(named("corelnet", "corelnet-diff", "corelnet-mix"), BASIC_TASKS, at_extreme(BASIC)),
-                "changes": {},
-            },
-            (0, 1, 2, 3, 4),
+            make_grid(NETWORKS, COMPARED) | make_grid(VARIANTS, BASIC),
+            seeds=5,
         ),
-        "paper": Preset(
+        "paper": preset(
             "All networks on all tasks, ten seeds as published, on a GPU.",
-            {
-                "networks": make_grid(named(*CHAPTER_7, "transformer"), COMPARED, HELD_OUT)
-                | make_grid(named(*CHAPTER_7, "transformer"), BASIC_TASKS, at_extreme(BASIC)),
-                "changes": {"device": "cuda"},
-            },
-            tuple(range(10)),
+            make_grid(NETWORKS, COMPARED + BASIC),
+            seeds=10,
+            device="cuda",
         ),
     }
     cites = ("kerg2022", "webb2021", "vaswani2017")
@@ -191,7 +149,7 @@ class ComparisonStudy(RelationalStudy):
             trials = [run for run in finite(results) if run.trial.subject == mixture_on(task)]
             claim = self.find_claim(DEVIATION, mixture_on(task))
             if claim is not None and len(trials) > 1:
-                deviation = stdev(run.result[next(iter(self.unseen))] for run in trials)
+                deviation = stdev(run.result[self.main_test] for run in trials)
                 rows.append(self.compare(trials, claim, [deviation], f"{100 * deviation:.1f} points"))
         return rows
 

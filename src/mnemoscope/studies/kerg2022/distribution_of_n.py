@@ -3,40 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any
 
-from mnemoscope.registry.citations import Source
 from mnemoscope.replication.claims import Claim
-from mnemoscope.replication.solving_study import changed_options
 from mnemoscope.replication.study import Preset
-from mnemoscope.studies.kerg2022.relational import (
-    BASE,
-    CAPTION,
-    EXTREME,
-    FEW_STEPS,
-    NEAR_PERFECT,
-    NO_NUMBERS,
-    PROTOTYPE,
-    TASKS,
-    UNSEEN_SHAPES,
-    RelationalStudy,
-    make_grid,
-    named,
-    network_on,
-)
+from mnemoscope.studies.kerg2022.notation import preset, thesis
+from mnemoscope.studies.kerg2022.relational import RelationalStudy
+from mnemoscope.studies.kerg2022.relational_claims import NEAR_PERFECT, NO_NUMBERS, PROTOTYPE, UNSEEN_SHAPES
+from mnemoscope.studies.kerg2022.relational_grid import FEW_STEPS, make_grid, network_on
 
-RESTRICTED: dict[str, dict[str, Any]] = {
-    f"dist10 restricted ({way})": changed_options(TASKS["dist10"], {"restricted": way}) | {"batch_size": 32}
-    for way in ("thesis", "code")
-}
-"""Tests with untrained orders. In the thesis these move the last three objects among the others; in the released code
-they do not. The batch size is that of the released code."""
-TEN = {"dist10": TASKS["dist10"], **RESTRICTED}
-ALL = {"dist3": TASKS["dist3"], **TEN}
-M = {"dist3": (EXTREME["dist3"],), **dict.fromkeys(TEN, (EXTREME["dist10"],))}
-NETWORKS = named("corelnet", "corelnet-t", "esbn", "predinet", "transformer")
-BEYOND = named("corelnet-random", "abstractor")
+ROWS = ("dist3", "dist10", "dist10 restricted (thesis)", "dist10 restricted (code)")
+"""Restricted tasks are tested with untrained orders. In the thesis these move the last three objects among the others;
+in the released code they do not."""
+BEYOND = ("corelnet-random", "abstractor")
 """Networks that Fig 2 does not show; the Abstractor is not in the thesis."""
 
 
@@ -46,57 +24,37 @@ class DistributionOfTen(RelationalStudy):
     name = "distribution-of-n"
     title = "Completing rows of ten"
     question = "Does a learned rule hold for unseen shapes in rows of ten objects, and in untrained orders?"
-    base = replace(BASE, name="distribution-of-n")
-    tasks = ALL
     claims = (
         *(
-            Claim(
-                network_on("", task, M[task][0]),
-                UNSEEN_SHAPES[0],
-                "bars alone",
-                Source("kerg2022thesis", "C.4 Fig 2"),
-                reason=NO_NUMBERS,
-            )
+            Claim(network_on("", task), UNSEEN_SHAPES[0], "bars alone", thesis("C.4 Fig 2"), reason=NO_NUMBERS)
             for task in ("dist10", "dist10 restricted (thesis)")
         ),
-        Claim(
-            network_on("corelnet", "dist3", 95),
-            UNSEEN_SHAPES[0],
-            "a prototype: 99.7 to 100%",
-            PROTOTYPE,
-            tolerance=NEAR_PERFECT,
-        ),
-        Claim(
-            network_on("abstractor", "dist3", 95),
-            UNSEEN_SHAPES[0],
-            "a prototype: 99.6%",
-            PROTOTYPE,
-            tolerance=NEAR_PERFECT,
+        *(
+            Claim(network_on(network, "dist3"), UNSEEN_SHAPES[0], f"a prototype: {value}", PROTOTYPE, NEAR_PERFECT)
+            for network, value in (("corelnet", "99.7 to 100%"), ("abstractor", "99.6%"))
         ),
     )
     presets: Mapping[str, Preset] = {
-        "smoke": Preset(
+        "smoke": preset(
             "Smoke test: a few iterations of CoRelNet with rows of three and of ten objects.",
-            {"networks": make_grid(named("corelnet"), ALL, M), "changes": FEW_STEPS},
+            make_grid(["corelnet"], ROWS),
+            **FEW_STEPS,
         ),
-        "cpu": Preset(
+        "cpu": preset(
             "As published, without ESBN and PrediNet, which are slow, and with two networks that were not "
             "published; two seeds, one of Transformer and Abstractor.",
-            {
-                "networks": make_grid(named("corelnet", "corelnet-t", "transformer", *BEYOND), ALL, M),
-                "changes": {},
-                "seeds": dict.fromkeys(("transformer", "abstractor"), (0,)),
-            },
-            (0, 1),
+            make_grid(["corelnet", "corelnet-t", "transformer", *BEYOND], ROWS),
+            seeds=2,
+            fewer_seeds={"transformer": 1, "abstractor": 1},
         ),
-        "paper": Preset(
+        "paper": preset(
             "As published, and with two networks that were not published; ten seeds as published, on a GPU.",
-            {"networks": make_grid(NETWORKS | BEYOND, ALL, M), "changes": {"device": "cuda"}},
-            tuple(range(10)),
+            make_grid(["corelnet", "corelnet-t", "esbn", "predinet", "transformer", *BEYOND], ROWS),
+            seeds=10,
+            device="cuda",
         ),
     }
     cites = ("kerg2022", "webb2021", "shanahan2020", "vaswani2017", "altabaa2024")
-    caption = CAPTION
 
 
 STUDY = DistributionOfTen()

@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
-from mnemoscope.registry.citations import Source
 from mnemoscope.replication.claims import Claim, Row, Subject
 from mnemoscope.replication.learning_study import by_name
 from mnemoscope.replication.study import Finished, Preset
-from mnemoscope.studies.kerg2022.relational import (
-    BASE,
-    CAPTION,
-    DRIFTS,
-    EXTREME,
-    FEW_STEPS,
-    NO_WORSE,
-    TASKS,
-    RelationalStudy,
-    at_extreme,
-    make_contrast,
-    make_grid,
-    named,
-    network_on,
-)
+from mnemoscope.studies.kerg2022.notation import preset, thesis
+from mnemoscope.studies.kerg2022.relational import CAPTION, RelationalStudy
+from mnemoscope.studies.kerg2022.relational_claims import DRIFTS, NO_WORSE, Contrast, make_contrast
+from mnemoscope.studies.kerg2022.relational_grid import BASIC, FEW_STEPS, make_grid, network_on
 
 COUNTED = ("corelnet", "corelnet-nhid", "esbn")
 TABLE: dict[str, tuple[int, int, int]] = {
@@ -38,60 +26,34 @@ TABLE: dict[str, tuple[int, int, int]] = {
 """Parameters of CoRelNet, of CoRelNet with a wider hidden layer, and of ESBN."""
 MISPRINT = 1910760
 """The table's number for CoRelNet-nhid on same/diff 6. No width yields it; it repeats the number for same/diff."""
-SPARSE = {
-    task: {"corelnet-l1": {"cell": "corelnet-l1", "cell_options": {"l1": 5.0 if task == "RMTS" else 1.0}}}
-    for task in TABLE
-}
-"""CoRelNet with a sparse map after its encoder, with the published strengths of the penalty (Kerg, C.5 Fig 3)."""
-MANY = {task: TASKS[task] for task in TABLE}
-FEW = {task: TASKS[task] for task in ("same/diff", "RMTS", "dist3", "identity rules")}
+FIG_5 = thesis("C.7 and Fig 5")
 
 
-def _counts() -> tuple[Claim, ...]:
-    claims = []
-    for task, row in TABLE.items():
-        for network, number in zip(COUNTED, row, strict=True):
-            misprinted = (network, task) == ("corelnet-nhid", "same/diff 6")
-            value = f"{MISPRINT:,}, a misprint" if misprinted else f"{number:,}"
-            subject, source = network_on(network, task, EXTREME[task]), Source("kerg2022thesis", "C.7 Table 3")
-            claims.append(Claim(subject, "parameters", value, source, (number, number)))
-    return tuple(claims)
+def _count(network: str, task: str, number: int) -> Claim:
+    misprinted = (network, task) == ("corelnet-nhid", "same/diff 6")
+    value = f"{MISPRINT:,}, a misprint" if misprinted else f"{number:,}"
+    return Claim(network_on(network, task), "parameters", value, thesis("C.7 Table 3"), (number, number))
 
 
-CONTRASTS = tuple(
-    pair
-    for task in TABLE
-    for pair in (
-        make_contrast(
-            "more parameters do not degrade performance",
-            Source("kerg2022thesis", "C.7 and Fig 5"),
-            task,
-            EXTREME[task],
-            ("corelnet-nhid",),
-            ("corelnet",),
-            NO_WORSE,
-        ),
-        make_contrast(
-            "superior with much fewer parameters",
-            Source("kerg2022thesis", "C.7 and Fig 5"),
-            task,
-            EXTREME[task],
-            ("corelnet",),
-            ("esbn",),
-            reason=DRIFTS if task == "identity rules" else "",
-        ),
+def _contrasts(task: str) -> tuple[Contrast, Contrast]:
+    more, fewer = "more parameters do not degrade performance", "superior with much fewer parameters"
+    reason = DRIFTS if task == "identity rules" else ""
+    return (
+        make_contrast(more, FIG_5, task, ["corelnet-nhid"], ["corelnet"], NO_WORSE),
+        make_contrast(fewer, FIG_5, task, ["corelnet"], ["esbn"], reason=reason),
     )
-)
 
 
-def _grid(tasks: Mapping[str, Mapping[str, object]], *networks: str) -> dict[Subject, dict[str, object]]:
-    """Return all networks, and CoRelNet with a sparse map, on all tasks at their largest m."""
+def _grid(tasks: Iterable[str], *networks: str) -> dict[Subject, dict[str, Any]]:
+    """Return all networks on all tasks, and CoRelNet with a sparse map after its encoder.
+
+    The strengths of the L1 penalty of the map are the published ones (Kerg, C.5 Fig 3).
+    """
     sparse = {
-        subject: changes
-        for task in tasks
-        for subject, changes in make_grid(SPARSE[task], {task: tasks[task]}, at_extreme({task: tasks[task]})).items()
+        subject: changes | {"cell_options": {"l1": 5.0 if subject.task == "RMTS" else 1.0}}
+        for subject, changes in make_grid(["corelnet-l1"], tasks).items()
     }
-    return make_grid(named(*networks), tasks, at_extreme(tasks)) | sparse
+    return make_grid(networks, tasks) | sparse
 
 
 class ParameterMatch(RelationalStudy):
@@ -100,28 +62,28 @@ class ParameterMatch(RelationalStudy):
     name = "parameter-match"
     title = "As many parameters for CoRelNet as for ESBN"
     question = "Is CoRelNet accurate because it has a tenth of ESBN's parameters, or does their number not matter?"
-    base = replace(BASE, name="parameter-match")
-    contrasts = CONTRASTS
-    claims = (*_counts(), *(contrast.claim for contrast in CONTRASTS))
-    presets: Mapping[str, Preset] = {
-        "smoke": Preset(
-            "Smoke test: a few iterations of RMTS.",
-            {"networks": _grid({"RMTS": TASKS["RMTS"]}, *COUNTED), "changes": FEW_STEPS},
+    claims = (
+        *(
+            _count(network, task, number)
+            for task, numbers in TABLE.items()
+            for network, number in zip(COUNTED, numbers, strict=True)
         ),
-        "cpu": Preset(
+        *(contrast for task in TABLE for contrast in _contrasts(task)),
+    )
+    presets: Mapping[str, Preset] = {
+        "smoke": preset("Smoke test: a few iterations of RMTS.", _grid(["RMTS"], *COUNTED), **FEW_STEPS),
+        "cpu": preset(
             "As published: CoRelNet and its variants on seven tasks, five seeds; ESBN, which is slow, on the four "
             "basic tasks, one seed.",
-            {
-                "networks": _grid(MANY, "corelnet", "corelnet-nhid") | make_grid(named("esbn"), FEW, at_extreme(FEW)),
-                "changes": {},
-                "seeds": {"esbn": (0,)},
-            },
-            (0, 1, 2, 3, 4),
+            _grid(TABLE, "corelnet", "corelnet-nhid") | make_grid(["esbn"], BASIC),
+            seeds=5,
+            fewer_seeds={"esbn": 1},
         ),
-        "paper": Preset(
+        "paper": preset(
             "As published: all networks on all tasks, ten seeds, on a GPU.",
-            {"networks": _grid(MANY, *COUNTED), "changes": {"device": "cuda"}},
-            tuple(range(10)),
+            _grid(TABLE, *COUNTED),
+            seeds=10,
+            device="cuda",
         ),
     }
     cites = ("kerg2022", "webb2021")

@@ -2,36 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from mnemoscope.registry.citations import Source
 from mnemoscope.replication.claims import Claim, Subject
 from mnemoscope.replication.study import Preset
-from mnemoscope.studies.kerg2022.relational import (
-    AND_PROTOTYPE,
-    BASE,
-    BASIC,
-    CAPTION,
-    DRIFTS,
-    EXTREME,
-    FEW_STEPS,
-    HELD_OUT,
-    NEAR_PERFECT,
-    OVER_M,
-    PROTOTYPE,
-    SIMPLE,
-    TASKS,
-    UNSEEN_SHAPES,
-    VERY_GOOD,
-    RelationalStudy,
-    at_extreme,
-    make_contrast,
-    make_grid,
-    named,
-    network_on,
-)
+from mnemoscope.studies.kerg2022 import relational_claims as claims_about
+from mnemoscope.studies.kerg2022.notation import preset, thesis
+from mnemoscope.studies.kerg2022.relational import CAPTION, OTHER_NETWORKS, OVER_M, RelationalStudy
+from mnemoscope.studies.kerg2022.relational_claims import NEAR_PERFECT, VERY_GOOD, make_contrast
+from mnemoscope.studies.kerg2022.relational_grid import BASIC, FEW_STEPS, HELD_OUT, make_grid, network_on
 
 RELATIONAL = ("corelnet", "corelnet-t", "esbn")
 """Networks whose decoder sees the similarities of objects, but not the objects."""
@@ -71,62 +51,25 @@ MEASURED: dict[tuple[str, str], tuple[str, tuple[float, float]]] = {
 """Accuracies of the prototype, with tolerances: 10 points up and down if the task was not learned."""
 
 
-def _claims() -> tuple[Claim, ...]:
-    claims = []
+def _claims() -> Iterator[Claim]:
     for task in BASIC:
         for network in dict.fromkeys((*STATEMENTS, *(network for network, _ in MEASURED))):
             statement, tolerance, locus = STATEMENTS.get(network, ("", None, ""))
             measured, near = MEASURED.get((network, task), ("", None))
-            value = "; ".join(part for part in (statement, f"a prototype: {measured}" if measured else "") if part)
+            value = "; ".join(filter(None, (statement, f"a prototype: {measured}" if measured else "")))
             if not value:
                 continue
-            source = PROTOTYPE
+            source = claims_about.PROTOTYPE
             if locus:
-                source = Source("kerg2022thesis", f"{locus}; {AND_PROTOTYPE}" if measured else locus)
-            subject = network_on(network, task, EXTREME[task])
+                source = thesis(f"{locus}; {claims_about.AND_PROTOTYPE}" if measured else locus)
             reason = TOGETHER if (network, task) == ("esbn", "RMTS") else ""
-            claims.append(Claim(subject, UNSEEN_SHAPES[0], value, source, tolerance or near, reason=reason))
-    return tuple(claims)
-
-
-CONTRASTS = (
-    *(
-        make_contrast(
-            "exceptionally well, as opposed to models that rely on sensory details",
-            Source("kerg2022thesis", "5.6 and Fig 3"),
-            task,
-            EXTREME[task],
-            RELATIONAL,
-            ("transformer", "relation-network", "lstm"),
-        )
-        for task in BASIC
-    ),
-    *(
-        make_contrast(
-            SIMPLE,
-            Source("kerg2022thesis", "5.6"),
-            task,
-            EXTREME[task],
-            ("corelnet",),
-            (other,),
-            reason=DRIFTS if task in DRIFTING else "",
-        )
-        for task in BASIC
-        for other in ("esbn", "corelnet-t")
-    ),
-)
-FOUR = {task: TASKS[task] for task in BASIC}
-DRIFT = {task: TASKS[task] for task in DRIFTING}
+            quantity = claims_about.UNSEEN_SHAPES[0]
+            yield Claim(network_on(network, task), quantity, value, source, tolerance or near, reason=reason)
 
 
 def _grid(*networks: str) -> dict[Subject, dict[str, Any]]:
-    """Return all tasks at their largest m, drifting ones with the remedies, RMTS also with separate normalisation."""
-    rmts = {"RMTS": FOUR["RMTS"]}
-    return (
-        make_grid(named(*networks), FOUR, at_extreme(FOUR))
-        | make_grid(REMEDIES, DRIFT, at_extreme(DRIFT))
-        | make_grid(PAIRS, rmts, at_extreme(rmts))
-    )
+    """Return all tasks, drifting ones also with the remedies, and RMTS also with separate normalisation."""
+    return make_grid(networks, BASIC) | make_grid(REMEDIES, DRIFTING) | make_grid(PAIRS, ["RMTS"])
 
 
 class Cognitive(RelationalStudy):
@@ -135,67 +78,63 @@ class Cognitive(RelationalStudy):
     name = "relational-cognitive"
     title = "Cognitive tests on unseen shapes"
     question = "Which networks learn a rule from a handful of shapes that also holds for unseen shapes?"
-    base = replace(BASE, name="relational-cognitive")
-    contrasts = CONTRASTS
-    claims = (*_claims(), *(contrast.claim for contrast in CONTRASTS))
+    claims = (
+        *_claims(),
+        *(
+            make_contrast(
+                "exceptionally well, as opposed to models that rely on sensory details",
+                thesis("5.6 and Fig 3"),
+                task,
+                RELATIONAL,
+                ("transformer", "relation-network", "lstm"),
+            )
+            for task in BASIC
+        ),
+        *(
+            make_contrast(
+                claims_about.SIMPLE,
+                thesis("5.6"),
+                task,
+                ["corelnet"],
+                [other],
+                reason=claims_about.DRIFTS if task in DRIFTING else "",
+            )
+            for task in BASIC
+            for other in ("esbn", "corelnet-t")
+        ),
+    )
     watched: Mapping[str, Sequence[str]] = dict.fromkeys(DRIFTING, ("corelnet", *REMEDIES))
     presets: Mapping[str, Preset] = {
-        "smoke": Preset(
+        "smoke": preset(
             "Smoke test: a few iterations on two tasks.",
-            {
-                "networks": make_grid(named("corelnet"), {"RMTS": TASKS["RMTS"]}, {"RMTS": (50, 95)})
-                | make_grid(named("corelnet"), DRIFT, at_extreme(DRIFT)),
-                "changes": FEW_STEPS,
-            },
+            make_grid(["corelnet"], ["RMTS"], fewer=[50]) | make_grid(["corelnet"], DRIFTING),
+            **FEW_STEPS,
         ),
-        "cpu": Preset(
+        "cpu": preset(
             "As published, with the most shapes held out, and identity rules also with remedies against drift; five "
             "seeds of CoRelNet, two of CoRelNet-T, one of the other networks, which are slow.",
-            {
-                "networks": _grid(*RELATIONAL, *OTHERS),
-                "changes": {},
-                "seeds": {"corelnet-t": (0, 1), **dict.fromkeys(("esbn", *PAIRS, *OTHERS), (0,))},
-            },
-            (0, 1, 2, 3, 4),
+            _grid(*RELATIONAL, *OTHERS),
+            seeds=5,
+            fewer_seeds={"corelnet-t": 2, **dict.fromkeys(("esbn", *PAIRS, *OTHERS), 1)},
         ),
-        "held-out": Preset(
+        "held-out": preset(
             "Fewer shapes held out, down to none; one seed.",
-            {
-                "networks": make_grid(
-                    named("corelnet", "transformer", "predinet"),
-                    FOUR,
-                    {task: (*HELD_OUT, EXTREME[task]) for task in FOUR},
-                ),
-                "changes": {},
-            },
+            make_grid(["corelnet", "transformer", "predinet"], BASIC, HELD_OUT),
         ),
-        "paper": Preset(
+        "paper": preset(
             "As cpu, with NTM and MNM; ten seeds as published, on a GPU.",
-            {"networks": _grid(*RELATIONAL, *OTHERS, *RECURRENT), "changes": {"device": "cuda"}},
-            tuple(range(10)),
+            _grid(*RELATIONAL, *OTHERS, *RECURRENT),
+            seeds=10,
+            device="cuda",
         ),
-        "published": Preset(
+        "published": preset(
             "All networks at all m, ten seeds, on a GPU.",
-            {
-                "networks": make_grid(
-                    named(*RELATIONAL, *OTHERS, *RECURRENT), FOUR, {task: (*HELD_OUT, EXTREME[task]) for task in FOUR}
-                ),
-                "changes": {"device": "cuda"},
-            },
-            tuple(range(10)),
+            make_grid(RELATIONAL + OTHERS + RECURRENT, BASIC, HELD_OUT),
+            seeds=10,
+            device="cuda",
         ),
     }
-    cites = (
-        "kerg2022",
-        "webb2021",
-        "webb2020",
-        "shanahan2020",
-        "santoro2017",
-        "vaswani2017",
-        "munkhdalai2019",
-        "graves2014",
-        "hochreiter1997",
-    )
+    cites = ("kerg2022", "webb2021", "webb2020", "shanahan2020", *OTHER_NETWORKS)
     caption = (
         f"{CAPTION}{OVER_M} Bottom: accuracy on unseen shapes during training, which may fall again; thin lines for "
         "seeds, thick lines for their median."

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE, style_page_axes
+from mnemoscope.replication.computed_study import legend_above
 from mnemoscope.replication.learning_study import colours
 
 if TYPE_CHECKING:
@@ -77,15 +78,7 @@ def draw_accuracies(panels: Sequence[Panel], curves: Curves) -> Figure:
         part.set_facecolor("none")
         draw(part)
     if in_legend:
-        handles = [_handle(name, colour_of[name]) for name in in_legend]
-        figure.legend(
-            handles=handles,
-            loc="outside upper center",
-            ncols=LEGEND_COLUMNS,
-            frameon=False,
-            labelcolor=COLOUR["ink"],
-            fontsize=PAGE_FONT_SIZE,
-        )
+        legend_above(figure, LEGEND_COLUMNS, {name: _handle(name, colour_of[name]) for name in in_legend})
     return figure
 
 
@@ -110,19 +103,14 @@ def _draw_dots(part: Any, row: Sequence[Panel], colour_of: Mapping[str, str], co
     Each has one dot per seed, a diamond at the mean on training objects, and a circle at the published mean.
     """
     networks = _networks(row)
-    axes = part.subplots(1, columns, sharey=True, squeeze=False)[0]
-    for panel_axes in axes[len(row) :]:
-        panel_axes.set_visible(False)
-    for panel_axes, panel in zip(axes, row, strict=False):
+    for panel_axes, panel in zip(_row_of_axes(part, len(row), columns), row, strict=True):
         _draw_chance(panel_axes.axvline, panel)
         for y, network in enumerate(networks):
             for (name, m), values in panel.unseen.items():
                 if name != network:
                     continue
-                colour = colour_of[network]
-                panel_axes.plot(
-                    [mean(panel.seen[name, m])], [y], "D", color=COLOUR["muted"], fillstyle="none", markersize=5
-                )
+                colour, seen = colour_of[network], mean(panel.seen[name, m])
+                panel_axes.plot([seen], [y], "D", color=COLOUR["muted"], fillstyle="none", markersize=5)
                 panel_axes.plot(values, [y] * len(values), "o", color=colour, markersize=4, alpha=0.8)
                 if (name, m) in panel.published:
                     panel_axes.plot([panel.published[name, m]], [y], "o", color=colour, fillstyle="none", markersize=10)
@@ -135,10 +123,8 @@ def _draw_dots(part: Any, row: Sequence[Panel], colour_of: Mapping[str, str], co
 
 def _draw_lines(part: Any, row: Sequence[Panel], colour_of: Mapping[str, str], columns: int) -> None:
     """Draw accuracies over m: dots and lines for unseen objects, dashes for training objects."""
-    axes = part.subplots(1, columns, sharey=True, squeeze=False)[0]
-    for panel_axes in axes[len(row) :]:
-        panel_axes.set_visible(False)
-    for panel_axes, panel in zip(axes, row, strict=False):
+    axes = _row_of_axes(part, len(row), columns)
+    for panel_axes, panel in zip(axes, row, strict=True):
         _draw_chance(panel_axes.axhline, panel)
         places = {m: place for place, m in enumerate(panel.held_out)}
         for network in panel.networks:
@@ -148,9 +134,8 @@ def _draw_lines(part: Any, row: Sequence[Panel], colour_of: Mapping[str, str], c
                 values = panel.unseen[network, m]
                 panel_axes.plot([places[m]] * len(values), values, "o", color=colour, markersize=3, alpha=0.6)
             panel_axes.plot(x, [mean(panel.unseen[network, m]) for m in held_out], color=colour)
-            panel_axes.plot(
-                x, [mean(panel.seen[network, m]) for m in held_out], color=colour, linewidth=1, linestyle=(0, (2, 2))
-            )
+            seen = [mean(panel.seen[network, m]) for m in held_out]
+            panel_axes.plot(x, seen, color=colour, linewidth=1, linestyle=(0, (2, 2)))
             published = {m: panel.published[network, m] for m in held_out if (network, m) in panel.published}
             levels = list(published.values())
             panel_axes.plot([places[m] for m in published], levels, "o", color=colour, fillstyle="none", markersize=9)
@@ -175,6 +160,14 @@ def _draw_learning(part: Any, curves: Curves, colour_of: Mapping[str, str]) -> N
         _style_panel(panel_axes, task)
         panel_axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     axes[0].set_ylabel("unseen")
+
+
+def _row_of_axes(part: Any, number: int, columns: int) -> Any:
+    """Return the axes of this number of panels; they are as wide as those of a full row."""
+    axes = part.subplots(1, columns, sharey=True, squeeze=False)[0]
+    for empty in axes[number:]:
+        empty.set_visible(False)
+    return axes[:number]
 
 
 def _draw_chance(line: Any, panel: Panel) -> None:

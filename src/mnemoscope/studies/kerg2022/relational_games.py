@@ -6,21 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from mnemoscope.config.run_config import changed
 from mnemoscope.registry.citations import Source
 from mnemoscope.replication.claims import Claim
-from mnemoscope.replication.study import Preset, Trial
-from mnemoscope.studies.kerg2022.relational import (
-    BASE,
-    FEW_STEPS,
-    PROTOTYPE,
-    RelationalStudy,
-    make_contrast,
-    make_grid,
-    named,
-    network_on,
-    reported,
-)
+from mnemoscope.replication.study import Preset
+from mnemoscope.studies.kerg2022.notation import preset, thesis
+from mnemoscope.studies.kerg2022.relational import OTHER_NETWORKS, RelationalStudy
+from mnemoscope.studies.kerg2022.relational_claims import PROTOTYPE, make_contrast, reported
+from mnemoscope.studies.kerg2022.relational_grid import BASE, FEW_STEPS, make_grid, named, network_on
 from mnemoscope.tasks import Split, Task
 from mnemoscope.tasks.relational import RelationalGame
 from mnemoscope.tasks.relational.game_rules import RULES
@@ -30,7 +22,6 @@ from mnemoscope.tasks.relational_sequence import RelationalSequence
 Percent = tuple[float, float]
 """Mean and standard deviation over ten seeds, in percent."""
 TESTED = ("hexominoes", "stripes")
-GAMES = tuple(RULES)
 TABLE: dict[str, dict[str, tuple[Percent, ...]]] = {
     "corelnet": {
         "same": ((94.7, 5.4), (90.4, 9.0)), "between": ((96.6, 2.2), (93.1, 5.4)),
@@ -97,50 +88,8 @@ ENOUGH = 0.85
 """Lowest accuracy on colour/shape that matches the claim about several relations."""
 
 
-def _claims() -> tuple[Claim, ...]:
-    claims: list[Claim] = []
-    for network, games in TABLE.items():
-        source = (
-            Source("kerg2022thesis", "chapter 5 Table 1")
-            if network in FIRST
-            else Source("kerg2022thesis", "C.2 Table 2")
-        )
-        for game, row in games.items():
-            for test_set, (percent, deviation) in zip(TESTED, row, strict=False):
-                claims.append(reported(network_on(network, game), test_set, percent, deviation, source))
-    several = Claim(
-        network_on("corelnet-multi", "colour/shape"), "hexominoes", "a prototype: 87.4%", PROTOTYPE, (ENOUGH, 1.0)
-    )
-    return (*claims, several)
-
-
-def game(rule: str) -> dict[str, Any]:
-    """Return a game in the form that `make_grid` expects."""
-    return {"task": "relational-game", "task_options": {"rule": rule}}
-
-
-SWAPPED = make_grid(CONTROLS, {"colour/shape": game("colour/shape")})
-CONTRASTS = (
-    make_contrast(
-        "one relation cannot tell colour from shape",
-        Source("mnemoscope", "why the tables' CoRelNet is at 47.2%"),
-        "colour/shape",
-        None,
-        ("corelnet-multi",),
-        ("corelnet-longer",),
-    ),
-    *(
-        make_contrast(
-            "at chance, but for networks that see relations alone",
-            Source("kerg2022thesis", "chapter 5 Table 1"),
-            "row matching",
-            None,
-            ("corelnet", "corelnet-t"),
-            (other,),
-        )
-        for other in ("predinet", "transformer")
-    ),
-)
+def _source(network: str) -> Source:
+    return thesis("chapter 5 Table 1" if network in FIRST else "C.2 Table 2")
 
 
 class Games(RelationalStudy):
@@ -152,65 +101,65 @@ class Games(RelationalStudy):
         "Which networks learn a relation among pentominoes that also holds for hexominoes and stripes in unseen "
         "colours? Accuracies within one published standard deviation, or better, match."
     )
-    base = replace(
-        BASE, name="relational-games", task="relational-game", steps=2500, batch_size=32, evaluate_batches=12
-    )
-    tasks: Mapping[str, Mapping[str, Any]] = {rule: game(rule) for rule in GAMES}
+    base = replace(BASE, steps=2500, batch_size=32, evaluate_batches=12)
     unseen: Mapping[str, tuple[str, str]] = {test_set: (test_set, test_set) for test_set in TESTED}
-    contrasts = CONTRASTS
-    claims = (*_claims(), *(contrast.claim for contrast in CONTRASTS))
+    other_recipes = SEVERAL | CONTROLS
+    claims = (
+        *(
+            reported(network_on(network, game), test_set, percent, deviation, _source(network))
+            for network, games in TABLE.items()
+            for game, accuracies in games.items()
+            for test_set, (percent, deviation) in zip(TESTED, accuracies, strict=False)
+        ),
+        Claim(
+            network_on("corelnet-multi", "colour/shape"), "hexominoes", "a prototype: 87.4%", PROTOTYPE, (ENOUGH, 1.0)
+        ),
+        make_contrast(
+            "one relation cannot tell colour from shape",
+            Source("mnemoscope", "why the tables' CoRelNet is at 47.2%"),
+            "colour/shape",
+            ["corelnet-multi"],
+            ["corelnet-longer"],
+        ),
+        *(
+            make_contrast(
+                "at chance, but for networks that see relations alone",
+                thesis("chapter 5 Table 1"),
+                "row matching",
+                ["corelnet", "corelnet-t"],
+                [other],
+            )
+            for other in ("predinet", "transformer")
+        ),
+    )
     watched: Mapping[str, Sequence[str]] = {
         "colour/shape": ("corelnet", *CONTROLS, "corelnet-multi", "transformer"),
         "row matching": ("corelnet", "transformer"),
     }
     presets: Mapping[str, Preset] = {
-        "smoke": Preset(
+        "smoke": preset(
             "Smoke test: a few iterations of two games.",
-            {
-                "networks": make_grid(
-                    {**named("corelnet"), **SEVERAL}, {rule: game(rule) for rule in ("same", "colour/shape")}
-                ),
-                "changes": FEW_STEPS,
-            },
+            make_grid(named("corelnet") | SEVERAL, ["same", "colour/shape"]),
+            **FEW_STEPS,
         ),
-        "cpu": Preset(
+        "cpu": preset(
             "The networks of Table 1 as published, and CoRelNet with several relations; five seeds.",
-            {"networks": {**make_grid({**named(*FIRST), **SEVERAL}, tasks), **SWAPPED}, "changes": {}},
-            (0, 1, 2, 3, 4),
+            make_grid(named(*FIRST) | SEVERAL, RULES) | make_grid(CONTROLS, ["colour/shape"]),
+            seeds=5,
         ),
-        "paper": Preset(
+        "paper": preset(
             "All networks of both tables as published, and networks that are not in the thesis; ten seeds, on a GPU.",
-            {
-                "networks": {**make_grid({**named(*FIRST, *SECOND), **BEYOND}, tasks), **SWAPPED},
-                "changes": {"device": "cuda"},
-            },
-            tuple(range(10)),
+            make_grid(named(*FIRST, *SECOND) | BEYOND, RULES) | make_grid(CONTROLS, ["colour/shape"]),
+            seeds=10,
+            device="cuda",
         ),
     }
-    cites = (
-        "kerg2022",
-        "shanahan2020",
-        "webb2021",
-        "altabaa2024",
-        "santoro2017",
-        "vaswani2017",
-        "munkhdalai2019",
-        "graves2014",
-        "hochreiter1997",
-    )
+    cites = ("kerg2022", "shanahan2020", "webb2021", "altabaa2024", *OTHER_NETWORKS)
     caption = (
         "Accuracy on unseen objects, one dot per seed. Circles: published means. Diamonds: means on pentominoes. "
         "Dashed lines: accuracy of a guess. Bottom: accuracy on hexominoes during training, thin lines for seeds, "
         "thick lines for their median."
     )
-
-    def as_published(self, trial: Trial) -> bool:
-        """Whether a trial has the published recipe or, if its network is not in the thesis, the recipe defined here."""
-        changes = {**BEYOND, **CONTROLS}.get(trial.subject.network)
-        if changes is None:
-            return super().as_published(trial)
-        recipe = changed(self.base, changes)
-        return all(trial.settings[name] == getattr(recipe, name) for name in self.recipe)
 
     def tests(self, task: Task) -> Mapping[str, tuple[Task, Split]]:
         assert isinstance(task, RelationalSequence)
