@@ -17,13 +17,13 @@ from mnemoscope.inspection.gradients import AFTER, BEFORE, gradients_before_and_
 from mnemoscope.lenses.attention import record_attention, sparse_bound, uniform_bound
 from mnemoscope.lenses.gradients import GradientNorms
 from mnemoscope.memory.attention import Attentive, FullHistory, SparseBacktracking
-from mnemoscope.registry.citations import Source
 from mnemoscope.replication.claims import Claim, Row, about
 from mnemoscope.replication.computed_study import legend_above, rounded
 from mnemoscope.replication.learning_study import LearningStudy, by_name
 from mnemoscope.replication.solving_study import changed_options
 from mnemoscope.replication.study import Finished, Preset, Trial
-from mnemoscope.studies.kerg2022.denoise import SCREENED
+from mnemoscope.studies.kerg2022.denoise import LARGER_BATCHES, SCREENED
+from mnemoscope.studies.kerg2022.notation import thesis
 from mnemoscope.studies.kerg2022.recall import BASE, OURS, in_stages
 from mnemoscope.tasks import Copy
 from mnemoscope.training import load_model
@@ -33,27 +33,24 @@ if TYPE_CHECKING:
 
 NETWORKS = ("rnn", "rnn-orth", "lstm", "memrnn", "relrnn", "rellstm", "sab")
 """The source shows RNN, LSTM, MemRNN, SAB and RelLSTM, and states that RelRNN behaves like RelLSTM."""
-TASKS = ("copy", "denoise")
-RECIPES: dict[str, dict[str, dict[str, Any]]] = {
-    "copy": in_stages(OURS, "10 30"),
-    "denoise": {**OURS, **SCREENED},
-}
+ALL = {"networks": NETWORKS, "tasks": ("copy", "denoise")}
+RECIPES: dict[str, dict[str, dict[str, Any]]] = {"copy": in_stages(OURS, "10 30"), "denoise": {**OURS, **SCREENED}}
 """Recipes by which RelRNN and RelLSTM learn the tasks."""
 BACK = "decades from the last step to the first symbol"
 STABLE = 2.0
 """Decades by which a stable gradient may differ there; our reading, since the source has no number."""
-SOURCE = Source("kerg2022thesis", "section 4.7 and Fig 2 (left)")
 SEQUENCES = 10
 BOUNDS = {"1/T": (0, (1, 2)), "1/κᵈ": (0, (6, 2))}
 """Bounds of the theory, and their dash patterns."""
 
 
 def _claims() -> Iterable[Claim]:
+    source = thesis("section 4.7 and Fig 2 (left)")
     effects = {"rnn": ("explodes", (STABLE, 300)), "lstm": ("vanishes", (-300, -STABLE))}
     for network in NETWORKS:
         if network != "rnn-orth":
             value, tolerance = effects.get(network, ("stable", (-STABLE, STABLE)))
-            yield Claim(about(network, "denoise"), f"{AFTER}, {BACK}", value, SOURCE, tolerance)
+            yield Claim(about(network, "denoise"), f"{AFTER}, {BACK}", value, source, tolerance)
 
 
 class AttentionGradients(LearningStudy):
@@ -82,28 +79,17 @@ class AttentionGradients(LearningStudy):
         ),
         "cpu": Preset(
             "A delay of 100, 64 units, at most 1,000 iterations, learning rate 0.001; one seed.",
-            {
-                "networks": NETWORKS,
-                "tasks": TASKS,
-                "delay": 100,
-                "changes": {"hidden_size": 64, "steps": 1000, "learning_rate": 1e-3},
-            },
+            {**ALL, "delay": 100, "changes": {"hidden_size": 64, "steps": 1000, "learning_rate": 1e-3}},
         ),
         "paper": Preset(
             "A delay of 100 (published: 1,000), 128 units, our recipes, by which RelRNN and RelLSTM learn both "
             "tasks; batches of 64, at most 6,000 iterations (10,000 for RelLSTM and denoise, 2,000 for "
             "MemRNN and SAB), on a GPU; one seed.",
-            {
-                "networks": NETWORKS,
-                "tasks": TASKS,
-                "delay": 100,
-                "recipes": True,
-                "changes": {"device": "cuda", "batch_size": 64, "evaluate_batches": 4},
-            },
+            {**ALL, "delay": 100, "recipes": True, "changes": {"device": "cuda", **LARGER_BATCHES}},
         ),
         "published": Preset(
             "As published: a delay of 1,000, 128 units, at most 200,000 iterations, on a GPU; one seed.",
-            {"networks": NETWORKS, "tasks": TASKS, "delay": 1000, "changes": {"device": "cuda"}},
+            {**ALL, "delay": 1000, "changes": {"device": "cuda"}},
         ),
     }
     cites = ("kerg2020", "jing2019")

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from statistics import median
-from typing import Any
 
 from mnemoscope.config.run_config import RunConfig
-from mnemoscope.registry.citations import Source
 from mnemoscope.replication.claims import EVERYTHING, Claim, Row, about
 from mnemoscope.replication.learning_study import LearningStudy, first_step
 from mnemoscope.replication.study import Finished, Preset
+from mnemoscope.studies.kerg2022.notation import TINY, preset, recipe, thesis
 
-NETWORKS: dict[str, dict[str, Any]] = {
-    "nnrnn": {"cell": "nnrnn", "learning_rate": 5e-4, "orthogonal_learning_rate": 1e-6, "smoothing": 0.99},
-    "exprnn": {"cell": "exprnn", "learning_rate": 1e-3, "orthogonal_learning_rate": 1e-4, "smoothing": 0.99},
-    "rnn-orth": {"cell": "rnn-orth", "learning_rate": 2e-4, "smoothing": 0.99},
-    "eurnn": {"cell": "eurnn", "learning_rate": 1e-3, "smoothing": 0.5},
-    "lstm": {"cell": "lstm", "learning_rate": 5e-4, "smoothing": 0.99},
-    "rnn": {"cell": "rnn", "learning_rate": 1e-3, "smoothing": 0.9},
+NETWORKS = {
+    "nnrnn": recipe("nnrnn", 5e-4, 0.99, 1e-6),
+    "exprnn": recipe("exprnn", 1e-3, 0.99, 1e-4),
+    "rnn-orth": recipe("rnn-orth", 2e-4, 0.99),
+    "eurnn": recipe("eurnn", 1e-3, 0.5),
+    "lstm": recipe("lstm", 5e-4, 0.99),
+    "rnn": recipe("rnn", 1e-3, 0.9),
 }
 """Recipes of Kerg, A.1 Table 1, at 128 units. The penalties of nnRNN given there are its defaults here."""
 MATCHED = {
@@ -51,10 +50,10 @@ class Copy200(LearningStudy):
     score_in_words = "recall"
     claims = (
         *(
-            Claim(about(network), "recall", value, Source("kerg2022thesis", "3.6.1 and Fig 2"), tolerance, "higher")
+            Claim(about(network), "recall", value, thesis("3.6.1 and Fig 2"), tolerance, "higher")
             for network, (value, tolerance) in RECALL.items()
         ),
-        Claim(EVERYTHING, "baseline loss", 0.095, Source("kerg2022thesis", "3.6.1")),
+        Claim(EVERYTHING, "baseline loss", 0.095, thesis("3.6.1")),
     )
     base = RunConfig(
         "copy-200",
@@ -71,22 +70,15 @@ class Copy200(LearningStudy):
         threads=1,
     )
     presets: Mapping[str, Preset] = {
-        "smoke": Preset(
+        "smoke": preset(
             "Ten iterations of two small networks at a delay of 5, to check that the code runs.",
-            {
-                "networks": {name: NETWORKS[name] for name in ("nnrnn", "eurnn")},
-                "changes": {"task_options": {"delay": 5}, "hidden_size": 12, "steps": 10, "evaluate_every": 5},
-            },
+            {name: NETWORKS[name] for name in ("nnrnn", "eurnn")},
+            task_options={"delay": 5},
+            **TINY,
         ),
-        "cpu": Preset(
-            "As published: 128 units, 1,500 iterations of 10 sequences; three seeds.",
-            {"networks": NETWORKS, "changes": {}},
-            (0, 1, 2),
-        ),
-        "paper": Preset(
-            "As published, with networks matched by units and by parameters; five seeds.",
-            {"networks": NETWORKS | MATCHED, "changes": {}},
-            (0, 1, 2, 3, 4),
+        "cpu": preset("As published: 128 units, 1,500 iterations of 10 sequences; three seeds.", NETWORKS, seeds=3),
+        "paper": preset(
+            "As published, with networks matched by units and by parameters; five seeds.", NETWORKS | MATCHED, seeds=5
         ),
     }
     cites = ("kerg2019", "hochreiter1997", "arjovsky2016")

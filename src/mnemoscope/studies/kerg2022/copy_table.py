@@ -6,11 +6,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from mnemoscope.config.run_config import RunConfig
-from mnemoscope.registry.citations import Source
-from mnemoscope.replication.claims import about
 from mnemoscope.replication.solving_study import changed_options
 from mnemoscope.replication.study import Preset, Trial
-from mnemoscope.studies.kerg2022.recall import OURS, RecallStudy, at_delays, in_stages, published_recall
+from mnemoscope.studies.kerg2022.notation import TINY
+from mnemoscope.studies.kerg2022.recall import OURS, RecallStudy, Table, at_delays, claims_by_delay, in_stages
 
 NETWORKS: dict[str, dict[str, Any]] = {
     "exprnn": {"cell": "exprnn", "orthogonal_learning_rate": 2e-5},
@@ -27,7 +26,7 @@ ATTENTION = {
 norm 1, as in the authors' code."""
 LONGER: dict[str, Any] = {"clip": 0.1, "curriculum_score": 0.95}
 """Further changes that a RelRNN needs at long delays, in addition to the curriculum."""
-PUBLISHED: dict[str, dict[int, int | str]] = {
+PUBLISHED: Table = {
     "exprnn": {100: 100, 200: 100, 300: 100, 500: 100, 1000: 100, 2000: 100},
     "rnn-orth": {100: 100, 200: 100, 300: 100, 500: 100, 1000: 80, 2000: 11},
     "lstm": {100: 100, 200: 100, 300: 100, 500: 12, 1000: 12, 2000: 12},
@@ -60,11 +59,7 @@ class CopyTable(RecallStudy):
     title = "Copying after longer and longer delays"
     question = "Up to which delay does each network learn to recall ten symbols?"
     table = PUBLISHED
-    claims = tuple(
-        published_recall(about(network, delay=delay), "recall", percent, Source("kerg2022thesis", "B.4 Table 2"))
-        for network, row in PUBLISHED.items()
-        for delay, percent in row.items()
-    )
+    claims = claims_by_delay(PUBLISHED, "B.4 Table 2")
     base = RunConfig(
         "copy-table",
         task="copy",
@@ -83,11 +78,7 @@ class CopyTable(RecallStudy):
     presets: Mapping[str, Preset] = {
         "smoke": Preset(
             "A few iterations at short delays, to check that the code runs.",
-            {
-                "networks": {"exprnn": NETWORKS["exprnn"]},
-                "delays": (3, 5),
-                "changes": {"hidden_size": 12, "steps": 10, "evaluate_every": 5, "batch_size": 4},
-            },
+            {"networks": {"exprnn": NETWORKS["exprnn"]}, "delays": (3, 5), "changes": {**TINY, "batch_size": 4}},
         ),
         "cpu": Preset(
             "Delays of 100 and 200, 128 units, batches of 10, at most 3,000 iterations; one seed.",
@@ -100,15 +91,10 @@ class CopyTable(RecallStudy):
         "paper": Preset(
             "190 units (128 with attention), batches of 128 (the setting of expRNN's code), at most 4,000 "
             "iterations; RelLSTM, and RelRNN beyond 100 steps, with shorter delays first; on a GPU.",
-            {
-                "networks": NETWORKS | ATTENTION,
-                "delays": (100, 200, 300, 500, 1000, 2000),
-                "changes": {"device": "cuda"},
-            },
+            {"networks": NETWORKS | ATTENTION, "delays": tuple(PUBLISHED["lstm"]), "changes": {"device": "cuda"}},
         ),
     }
     cites = ("kerg2020", "lezcano2019", "henaff2016", "hochreiter1997")
-    caption = "Left: recall during training. Right: final recall (dots and lines) and published recall (circles)."
 
     def trials(self, settings: Mapping[str, Any], seeds: Iterable[int]) -> list[Trial]:
         networks = at_delays(settings["networks"], settings["delays"])

@@ -6,19 +6,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from mnemoscope.registry.citations import Source
 from mnemoscope.replication.claims import Subject, about
 from mnemoscope.replication.solving_study import changed_options
 from mnemoscope.replication.study import Preset
-from mnemoscope.studies.kerg2022.recall import (
-    BASE,
-    OURS,
-    PUBLISHED,
-    SOLVED,
-    RecallStudy,
-    at_delays,
-    published_recall,
-)
+from mnemoscope.studies.kerg2022 import recall
+from mnemoscope.studies.kerg2022.notation import TINY, preset
+from mnemoscope.studies.kerg2022.recall import OURS, PUBLISHED, Table, at_delays
 
 _MODRELU = {"nonlinearity": "modrelu", "scale": 0.5}
 AS_PUBLISHED: dict[str, dict[str, Any]] = {
@@ -62,7 +55,7 @@ def longer(network: Mapping[str, Any], delay: int) -> dict[str, Any]:
     """
     before = network.get("task_options", {}).get("curriculum", "")
     stages = f"{before} 100 300" if delay > 500 else f"{before} 100"
-    smaller_steps = {"clip": 0.1, "target_score": SOLVED} if delay >= 500 else {}
+    smaller_steps = {"clip": 0.1, "target_score": recall.SOLVED} if delay >= 500 else {}
     fewer_steps = {"steps": 6000} if delay > 500 else {}
     recipe = {**network, **smaller_steps, **fewer_steps, "curriculum_score": 0.95}
     return changed_options(recipe, {"delay": delay, "curriculum": stages.strip()})
@@ -77,7 +70,8 @@ AT_DELAYS: dict[Subject, dict[str, Any]] = {
         for delay in (300, 500, 1000, 2000)
     },
 }
-TABLE: dict[str, dict[int, int | str]] = {
+LARGER_BATCHES: dict[str, Any] = {"batch_size": 64, "evaluate_batches": 4}
+TABLE: Table = {
     "rnn-orth": {100: 90, 300: 71, 500: 61, 1000: 29, 2000: 3},
     "exprnn": {100: 34, 300: 25, 500: 20, 1000: 16, 2000: 11},
     "memrnn": {100: 99, 300: 99, 500: 99, 1000: 99, 2000: "out of memory"},
@@ -90,7 +84,7 @@ TABLE: dict[str, dict[int, int | str]] = {
 """Percent of the symbols recalled. (MemRNN runs out of memory beyond 500 in the text, beyond 1,000 in the table.)"""
 
 
-class DenoiseTable(RecallStudy):
+class DenoiseTable(recall.RecallStudy):
     """Train networks on the denoise task at several delays."""
 
     name = "denoise"
@@ -98,40 +92,34 @@ class DenoiseTable(RecallStudy):
     question = "Up to which delay does each network learn to pick out ten symbols and recall them?"
     table = TABLE
     published_changes = AS_PUBLISHED
-    claims = tuple(
-        published_recall(about(network, delay=delay), "recall", percent, Source("kerg2022thesis", "chapter 4 Table 2"))
-        for network, row in TABLE.items()
-        for delay, percent in row.items()
-    )
-    base = replace(BASE, name="denoise", task="denoise")
+    claims = recall.claims_by_delay(TABLE, "chapter 4 Table 2")
+    base = replace(recall.BASE, name="denoise", task="denoise")
     presets: Mapping[str, Preset] = {
-        "smoke": Preset(
+        "smoke": preset(
             "A few iterations at delays of 12 and 15, to check that the code runs.",
-            {
-                "networks": at_delays({name: AS_PUBLISHED[name] for name in ("relrnn", "lstm")}, (12, 15)),
-                "changes": {"hidden_size": 12, "steps": 10, "evaluate_every": 5},
-            },
+            at_delays({name: AS_PUBLISHED[name] for name in ("relrnn", "lstm")}, (12, 15)),
+            **TINY,
         ),
-        "cpu": Preset(
+        "cpu": preset(
             "A delay of 100, our recipes; batches of 64, at most 10,000 iterations; one seed.",
-            {
-                "networks": at_delays({**SCREENED, "lstm": {**NETWORKS["lstm"], "steps": 3000}}, (100,)),
-                "changes": {"batch_size": 64, "evaluate_batches": 4},
-            },
+            at_delays({**SCREENED, "lstm": {**NETWORKS["lstm"], "steps": 3000}}, (100,)),
+            **LARGER_BATCHES,
         ),
-        "paper": Preset(
+        "paper": preset(
             "Sizes as published, our recipes (RelLSTM with shorter delays first, and dot products); "
             "delays as published for RelRNN and RelLSTM, 100 for the others; batches of 64, at most 3,000 "
             "to 10,000 iterations, on a GPU; one seed.",
-            {"networks": AT_DELAYS, "changes": {"device": "cuda", "batch_size": 64, "evaluate_batches": 4}},
+            AT_DELAYS,
+            device="cuda",
+            **LARGER_BATCHES,
         ),
-        "published": Preset(
+        "published": preset(
             "As published: learning rate 0.0002, at most 200,000 batches of 10, on a GPU; one seed.",
-            {"networks": at_delays(AS_PUBLISHED, (100, 300, 500, 1000, 2000)), "changes": {"device": "cuda"}},
+            at_delays(AS_PUBLISHED, (100, 300, 500, 1000, 2000)),
+            device="cuda",
         ),
     }
     cites = ("kerg2020", "jing2019")
-    caption = "Left: recall during training. Right: final recall (dots and lines) and published recall (circles)."
 
 
 STUDY = DenoiseTable()

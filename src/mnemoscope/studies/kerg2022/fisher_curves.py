@@ -10,18 +10,19 @@ import torch
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, style_page_axes
 from mnemoscope.lenses import fisher_memory
-from mnemoscope.registry.citations import Source
 from mnemoscope.replication.claims import EVERYTHING, Claim, Row, Subject, about
 from mnemoscope.replication.computed_study import ComputedStudy, legend_above, plain_powers, rounded, spread
 from mnemoscope.replication.linear_networks import feed_forward, first_unit
 from mnemoscope.replication.study import Finished, Preset, Trial
+from mnemoscope.studies.kerg2022.fisher_table import ALL_AS_PUBLISHED
+from mnemoscope.studies.kerg2022.notation import thesis
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SIZE, LAGS = 100, 200
 ALPHAS, BETAS, DIAGONALS = (0.95, 1.0, 1.05), (0.0, 0.005), (0.0, 0.2)
-SECTION = Source("kerg2022thesis", "3.4.2")
+SECTION, AMPLIFICATION = thesis("3.4.2"), thesis("2.6; Ganguli et al. 2008")
 HUGE = 1e9
 """Upper end of a tolerance without an upper limit."""
 
@@ -46,52 +47,21 @@ class FisherCurves(ComputedStudy):
             EVERYTHING,
             "delay line / best other, k < N",
             "1 or more",
-            Source("kerg2022thesis", "3.4.2, of alpha > 1"),
-            tolerance=(1 - 1e-9, HUGE),
+            thesis("3.4.2, of alpha > 1"),
+            (1 - 1e-9, HUGE),
             reason="with a diagonal of 0.2 a chain lies above the delay line",
         ),
-        Claim(
-            EVERYTHING,
-            "delay line / amplification bound",
-            "1",
-            Source("kerg2022thesis", "2.6; Ganguli et al. 2008"),
-            tolerance=(1 - 1e-9, 1 + 1e-9),
-        ),
-        Claim(
-            EVERYTHING,
-            "others / amplification bound",
-            "at most 1",
-            Source("kerg2022thesis", "2.6; Ganguli et al. 2008"),
-            tolerance=(0, 1 + 1e-9),
-        ),
-        Claim(about("d = 0"), "held from step N on", "nothing", SECTION, tolerance=(0, 0)),
-        Claim(
-            about("beta = 0.005 / 0"),
-            "total",
-            "not degraded",
-            SECTION,
-            tolerance=(0.95, HUGE),
-        ),
-        Claim(
-            EVERYTHING,
-            "d = 0.2 / delay line, k < N",
-            "almost 1",
-            SECTION,
-            tolerance=(0.95, HUGE),
-        ),
-        Claim(
-            about("d = 0.2"),
-            "held from step N on",
-            "something",
-            SECTION,
-            tolerance=(0.01, HUGE),
-        ),
-        Claim(about("d = 0.2 / delay line"), "total", "above 1", SECTION, tolerance=(1, HUGE)),
+        Claim(EVERYTHING, "delay line / amplification bound", "1", AMPLIFICATION, (1 - 1e-9, 1 + 1e-9)),
+        Claim(EVERYTHING, "others / amplification bound", "at most 1", AMPLIFICATION, (0, 1 + 1e-9)),
+        Claim(about("d = 0"), "held from step N on", "nothing", SECTION, (0, 0)),
+        Claim(about("beta = 0.005 / 0"), "total", "not degraded", SECTION, (0.95, HUGE)),
+        Claim(EVERYTHING, "d = 0.2 / delay line, k < N", "almost 1", SECTION, (0.95, HUGE)),
+        Claim(about("d = 0.2"), "held from step N on", "something", SECTION, (0.01, HUGE)),
+        Claim(about("d = 0.2 / delay line"), "total", "above 1", SECTION, (1, HUGE)),
     )
     presets: Mapping[str, Preset] = {
         "smoke": Preset("Chains of 20 units.", {"cases": _cases(20, 40)}),
-        "cpu": Preset("All twelve networks as published; some seconds.", {"cases": _cases(SIZE, LAGS)}),
-        "paper": Preset("All twelve networks as published; some seconds.", {"cases": _cases(SIZE, LAGS)}),
+        **dict.fromkeys(("cpu", "paper"), Preset(ALL_AS_PUBLISHED, {"cases": _cases(SIZE, LAGS)})),
     }
     cites = ("kerg2019", "ganguli2008")
     lenses = ("fisher",)
@@ -133,25 +103,18 @@ class FisherCurves(ComputedStudy):
 
         weakest = [min(over_line((alpha, 0.005, 0.0))) for alpha in ALPHAS]
         ahead = [sum(ratio > 1 for ratio in over_line(key)) for key in diagonal]
+        above = f"above the delay line of the same alpha at {spread(ahead, 'd')} of {size} lags"
+        degraded = [networks[alpha, 0.005, 0.0]["total"] / lines[alpha]["total"] for alpha in ALPHAS]
+        gained = [networks[key]["total"] / lines[key[0]]["total"] for key in diagonal]
         return [
-            row(
-                0,
-                lowest,
-                f"lowest; d = 0.2: above the delay line of the same alpha at {spread(ahead, 'd')} of {size} lags",
-            ),
+            row(0, lowest, f"lowest; d = 0.2: {above}"),
             row(1, [lines[alpha]["optimality"][0] for alpha in ALPHAS], "the highest possible for this amplification"),
             row(2, [networks[key]["optimality"][1] for key in others], "highest, from lag 1 on", ".6g"),
             row(3, [beyond[key] for key in networks if key[2] == 0], "Theta^N = 0"),
-            row(
-                4,
-                [networks[alpha, 0.005, 0.0]["total"] / lines[alpha]["total"] for alpha in ALPHAS],
-                f"at single lags as little as {spread(weakest)}",
-            ),
+            row(4, degraded, f"at single lags as little as {spread(weakest)}"),
             row(5, [min(over_line(key)) for key in diagonal], "lowest; mostly far above 1"),
             row(6, [beyond[key] for key in diagonal], "part of the totals of Table 5"),
-            row(
-                7, [networks[key]["total"] / lines[key[0]]["total"] for key in diagonal], "delay line of the same alpha"
-            ),
+            row(7, gained, "delay line of the same alpha"),
         ]
 
     def figure(self, results: Sequence[Finished]) -> Figure:
@@ -162,14 +125,8 @@ class FisherCurves(ComputedStudy):
             alpha, beta, d = _key(each)
             axes, lags = panels[d], range(len(each.result["curve"]))
             drawn = [value or float("nan") for value in each.result["curve"]]
-            axes.plot(
-                lags,
-                drawn,
-                color=colour[alpha],
-                linestyle="dashed" if beta else "solid",
-                linewidth=1.4,
-                label=None if beta or d else f"alpha = {alpha:g}",
-            )
+            style, label = "dashed" if beta else "solid", None if beta or d else f"alpha = {alpha:g}"
+            axes.plot(lags, drawn, color=colour[alpha], linestyle=style, linewidth=1.4, label=label)
             if not beta and d:
                 bound = [value or float("nan") for value in each.result["bound"]]
                 axes.plot(lags, bound, color=colour[alpha], linestyle="dotted", linewidth=1)

@@ -28,12 +28,28 @@ from mnemoscope.replication.claims import EVERYTHING, Claim, Row, about
 from mnemoscope.replication.computed_study import ComputedStudy, rounded, spread
 from mnemoscope.replication.linear_networks import first_unit, random_chain
 from mnemoscope.replication.study import Finished, Preset
+from mnemoscope.studies.kerg2022.notation import thesis
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 HUGE = 1e9
 """Upper end of a tolerance without an upper limit."""
+FORMULA = thesis("3.4.2; Ganguli et al. 2008")
+SHARPER = Source("mnemoscope", "a^k / sum_(m <= k) (sigma^2 a)^m")
+WRONG_STEP = "Theta^k is D A D A ..., not D^k A"
+
+
+def _case(size: int, strengths: Sequence[float], trials: int) -> dict[str, Any]:
+    return {"size": size, "strengths": strengths, "trials": trials}
+
+
+CASES = {
+    "delay line": _case(100, (0.0,), 1),
+    "random, N = 5": _case(5, (0.01, 0.1, 0.3, 1.0), 100),
+    "random, N = 20": _case(20, (0.01, 0.1, 0.3, 1.0), 30),
+    "random, N = 100": _case(100, (0.005, 0.01, 0.03, 0.1), 10),
+}
 
 
 def delay_line_curve(a: float, lags: int) -> Float[Tensor, " lags"]:
@@ -91,74 +107,30 @@ class FisherDelayLine(ComputedStudy):
         "Does a network that contains a delay line remember nearly as much as the delay line, and is this proved?"
     )
     claims = (
-        Claim(
-            about("delay line"),
-            "error of its formula",
-            "an equality",
-            Source("kerg2022thesis", "3.4.2; Ganguli et al. 2008"),
-            tolerance=(0, 1e-10),
-        ),
-        Claim(
-            EVERYTHING, "log10 J(k) / bound", "at least 0", Source("kerg2022thesis", "Prop 3.4.1"), tolerance=(0, HUGE)
-        ),
-        Claim(
-            about("A.2.3"),
-            "relative error",
-            "an equality",
-            Source("kerg2022thesis", "A.2.3"),
-            tolerance=(0, 1e-10),
-            reason="Theta^k is D A D A ..., not D^k A",
-        ),
-        Claim(about("A.2.5"), "log10 C / bound", "at most 0", Source("kerg2022thesis", "A.2.5"), tolerance=(-HUGE, 0)),
+        Claim(about("delay line"), "error of its formula", "an equality", FORMULA, (0, 1e-10)),
+        Claim(EVERYTHING, "log10 J(k) / bound", "at least 0", thesis("Prop 3.4.1"), (0, HUGE)),
+        Claim(about("A.2.3"), "relative error", "an equality", thesis("A.2.3"), (0, 1e-10), reason=WRONG_STEP),
+        Claim(about("A.2.5"), "log10 C / bound", "at most 0", thesis("A.2.5"), (-HUGE, 0)),
         Claim(
             about("A.2.6"),
             "log10 J(k) / bound",
             "at least 0",
-            Source("kerg2022thesis", "A.2.6: its end has sigma^2, not sigma^(2(N-1))"),
-            tolerance=(0, HUGE),
+            thesis("A.2.6: its end has sigma^2, not sigma^(2(N-1))"),
+            (0, HUGE),
             reason="a misprint",
         ),
-        Claim(
-            about("sharper"),
-            "log10 J(k) / bound",
-            "at least 0",
-            Source("mnemoscope", "a^k / sum_(m <= k) (sigma^2 a)^m"),
-            tolerance=(0, HUGE),
-        ),
+        Claim(about("sharper"), "log10 J(k) / bound", "at least 0", SHARPER, (0, HUGE)),
     )
     presets: Mapping[str, Preset] = {
         "smoke": Preset(
             "Some chains of 8 units.",
-            {
-                "cases": {
-                    "delay line": {"size": 8, "strengths": (0.0,), "trials": 1},
-                    "random": {"size": 8, "strengths": (0.1, 1.0), "trials": 2},
-                }
-            },
+            {"cases": {"delay line": _case(8, (0.0,), 1), "random": _case(8, (0.1, 1.0), 2)}},
         ),
         "cpu": Preset(
             "Delay lines of 100 units; random chains of 5, 20 and 100 units, 1,680 in all; half a minute.",
-            {
-                "cases": {
-                    "delay line": {"size": 100, "strengths": (0.0,), "trials": 1},
-                    "random, N = 5": {"size": 5, "strengths": (0.01, 0.1, 0.3, 1.0), "trials": 100},
-                    "random, N = 20": {"size": 20, "strengths": (0.01, 0.1, 0.3, 1.0), "trials": 30},
-                    "random, N = 100": {"size": 100, "strengths": (0.005, 0.01, 0.03, 0.1), "trials": 10},
-                }
-            },
+            {"cases": CASES},
         ),
-        "paper": Preset(
-            "The same with five times as many chains, in five seeds.",
-            {
-                "cases": {
-                    "delay line": {"size": 100, "strengths": (0.0,), "trials": 1},
-                    "random, N = 5": {"size": 5, "strengths": (0.01, 0.1, 0.3, 1.0), "trials": 100},
-                    "random, N = 20": {"size": 20, "strengths": (0.01, 0.1, 0.3, 1.0), "trials": 30},
-                    "random, N = 100": {"size": 100, "strengths": (0.005, 0.01, 0.03, 0.1), "trials": 10},
-                }
-            },
-            (0, 1, 2, 3, 4),
-        ),
+        "paper": Preset("The same with five times as many chains, in five seeds.", {"cases": CASES}, (0, 1, 2, 3, 4)),
     }
     cites = ("kerg2019", "ganguli2008")
     lenses = ("fisher",)
@@ -200,7 +172,7 @@ class FisherDelayLine(ComputedStudy):
         rows = [
             row(0, gathered("formula", lines), f"a = {', '.join(map(str, self.squared_weights))}"),
             row(1, gathered("proposition"), f"lowest of each of {count}; the proof can be repaired"),
-            row(2, gathered("first_step"), "Theta^k is D A D A ..., not D^k A"),
+            row(2, gathered("first_step"), WRONG_STEP),
             row(3, gathered("covariance"), "worst direction; holds without A.2.3"),
             row(4, gathered("squared"), f"fails {smallest}" if fails else smallest),
             row(5, gathered("sharper"), "lowest, from lag 1 on"),
@@ -212,14 +184,8 @@ class FisherDelayLine(ComputedStudy):
                 sharp = spread(gathered("loosest_sharper", alike), ".2g")
                 line = f"J(k) / delay line, lowest: {spread(gathered('against_line', alike), '.2g')}"
                 sigma = f"sigma {spread(gathered('sigma', alike), '.2f')}"
-                rows.append(
-                    Row(
-                        f"N = {size}, strength {strength:g}: loosest log10",
-                        "not published",
-                        f"{loose}; sharper {sharp}",
-                        remark=f"{sigma}; {line}",
-                    )
-                )
+                quantity = f"N = {size}, strength {strength:g}: loosest log10"
+                rows.append(Row(quantity, "not published", f"{loose}; sharper {sharp}", remark=f"{sigma}; {line}"))
         return rows
 
     def figure(self, results: Sequence[Finished]) -> Figure:
@@ -230,13 +196,9 @@ class FisherDelayLine(ComputedStudy):
         names = ("slow", "saddle-1", "unstable", "marginal")
         for place, group in reversed(list(enumerate(shown))):
             for name, style in (("curve", "solid"), ("sharper", "dotted"), ("proposition", "dashed")):
-                axes.plot(
-                    group["curves"][name],
-                    color=COLOUR[names[place % 4]],
-                    linestyle=style,
-                    linewidth=1.4,
-                    label=f"strength {group['strength']:g}" if name == "curve" else None,
-                )
+                label = f"strength {group['strength']:g}" if name == "curve" else None
+                colour = COLOUR[names[place % 4]]
+                axes.plot(group["curves"][name], color=colour, linestyle=style, linewidth=1.4, label=label)
         line = delay_line_curve(1.0, largest.trial.settings["size"]).log10().tolist()
         axes.plot(line, color=COLOUR["ink"], linewidth=1)
         axes.set(xlabel="steps ago, k", ylabel="log10 J(k)", ylim=(-12, 0.8))

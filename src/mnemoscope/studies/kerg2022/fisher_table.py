@@ -17,12 +17,14 @@ from mnemoscope.replication.claims import Claim, Row, Subject, about
 from mnemoscope.replication.computed_study import ComputedStudy, legend_above, rounded, spread
 from mnemoscope.replication.linear_networks import feed_forward, first_unit
 from mnemoscope.replication.study import Finished, Preset, Trial
+from mnemoscope.studies.kerg2022.notation import thesis
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SIZE = 100
-ROUND_OFF = "round-off of a plain inverse in float64"
+ALL_AS_PUBLISHED = "All twelve networks as published; some seconds."
+MANY_DIGITS = Source("mnemoscope", "computed with 120 digits")
 PRINTED = {
     (0.95, 0.0, 0.0): 3.03, (1.0, 0.0, 0.0): 5.19, (1.05, 0.0, 0.0): 12.1,
     (0.95, 0.005, 0.0): 3.18, (1.0, 0.005, 0.0): 5.30, (1.05, 0.005, 0.0): 12.1,
@@ -94,27 +96,20 @@ class FisherTable(ComputedStudy):
                 _subject(network),
                 "printed",
                 f"{value:.{_digits(value)}f}",
-                Source("kerg2022thesis", "A.2 Table 5"),
+                thesis("A.2 Table 5"),
                 _half_a_digit(value, _digits(value)),
-                reason=ROUND_OFF,
+                reason="round-off of a plain inverse in float64",
             )
             for network, value in PRINTED.items()
         ),
         *(
-            Claim(
-                _subject(network),
-                "corrected",
-                f"{value:.2f}",
-                Source("mnemoscope", "computed with 120 digits"),
-                _half_a_digit(value, 2),
-            )
+            Claim(_subject(network), "corrected", f"{value:.2f}", MANY_DIGITS, _half_a_digit(value, 2))
             for network, value in CORRECTED.items()
         ),
     )
     presets: Mapping[str, Preset] = {
         "smoke": Preset("Two chains of 20 units.", {"cases": _cases([(1.0, 0.0, 0.0), (1.0, 0.005, 0.2)], 20)}),
-        "cpu": Preset("All twelve networks as published; some seconds.", {"cases": _cases(list(PRINTED), SIZE)}),
-        "paper": Preset("All twelve networks as published; some seconds.", {"cases": _cases(list(PRINTED), SIZE)}),
+        **dict.fromkeys(("cpu", "paper"), Preset(ALL_AS_PUBLISHED, {"cases": _cases(list(PRINTED), SIZE)})),
     }
     cites = ("kerg2019", "ganguli2008")
     lenses = ("fisher",)
@@ -155,26 +150,15 @@ class FisherTable(ComputedStudy):
         axes = figure.add_subplot()
         for place, each in enumerate(reversed(results)):
             total, plain = each.result["total"], each.result["plain"]
-            first = place == 0
-            axes.plot(
-                [_percent(value, total) for value in plain],
-                [place] * len(plain),
-                "o",
-                color=COLOUR["unstable"],
-                markersize=3.5,
-                label="plain inverse" if first else None,
-            )
+            label = "plain inverse" if place == 0 else None
+            errors = [_percent(value, total) for value in plain]
+            axes.plot(errors, [place] * len(plain), "o", color=COLOUR["unstable"], markersize=3.5, label=label)
             if not self.as_published(each.trial):
                 continue
             low, high = self.claim("printed", each.trial.subject).tolerance or (0.0, 0.0)
-            axes.plot(
-                [_percent(low, total), _percent(high, total)],
-                [place, place],
-                "|-",
-                color=COLOUR["ink"],
-                markersize=9,
-                label="printed" if first else None,
-            )
+            label = "printed" if place == 0 else None
+            ends = [_percent(low, total), _percent(high, total)]
+            axes.plot(ends, [place, place], "|-", color=COLOUR["ink"], markersize=9, label=label)
         axes.axvline(0, color=COLOUR["stable"], linewidth=1, label="exact")
         axes.set_yticks(range(len(results)), [each.trial.name for each in reversed(results)])
         axes.set_xscale("symlog", linthresh=0.1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +11,11 @@ import numpy as np
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import add_legend, style_page_axes
 from mnemoscope.lenses.gradients.lens import gradient_norms
-from mnemoscope.registry.citations import Source
 from mnemoscope.replication.claims import Claim, Row, as_subject
 from mnemoscope.replication.learning_study import colours
-from mnemoscope.replication.study import Finished, Preset
-from mnemoscope.studies.kerg2022.ptb_bpc import GammaClamp
+from mnemoscope.replication.study import Finished
+from mnemoscope.studies.kerg2022.notation import thesis
+from mnemoscope.studies.kerg2022.ptb_bpc import GammaClamp, make_presets
 from mnemoscope.training import load_model
 
 if TYPE_CHECKING:
@@ -29,19 +29,10 @@ class GradientNorms(GammaClamp):
     title = "Gradients of nnRNN through time"
     question = "How does the gradient grow or decay back through time, and during training?"
     claims = tuple(
-        Claim(
-            as_subject(name),
-            "growth back through time",
-            "polynomial",
-            Source("kerg2022thesis", "A.6 Fig 3 (left)"),
-            tolerance=(0, 1),
-        )
+        Claim(as_subject(name), "growth back through time", "polynomial", thesis("A.6 Fig 3 (left)"), (0, 1))
         for name in GammaClamp.networks
     )
-    presets: Mapping[str, Preset] = {
-        name: Preset(preset.summary.replace("five seeds", "one seed"), preset.settings)
-        for name, preset in GammaClamp.presets.items()
-    }
+    presets = make_presets(GammaClamp.networks, GammaClamp.networks, GammaClamp.networks)
     lenses = ("gradients",)
     caption = (
         "Left: norm of the gradient of the last step's loss at earlier states of the trained networks. Right: norm of "

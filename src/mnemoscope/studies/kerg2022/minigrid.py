@@ -14,11 +14,11 @@ from torch import nn
 from mnemoscope.base.files import read_json
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE, style_page_axes
-from mnemoscope.registry.citations import Source
 from mnemoscope.replication.claims import Claim, Row, Subject, about
 from mnemoscope.replication.computed_study import legend_above
 from mnemoscope.replication.learning_study import KEPT_POINTS, by_name, colours, finite
-from mnemoscope.replication.study import Finished, Preset, Study, Trial
+from mnemoscope.replication.study import Finished, Preset, Study, Trial, listed
+from mnemoscope.studies.kerg2022.notation import thesis
 from mnemoscope.training import NonFiniteLoss
 from mnemoscope.training.reinforcement import PPO, ActorCritic, build_grid_agent, minigrid, play_episodes, train_agent
 
@@ -27,13 +27,8 @@ if TYPE_CHECKING:
 
 STEPS = 5_000_000
 """Training steps of the published agents."""
-SCREEN = {"short_term": 5, "relevant": 5}
-NETWORKS: dict[str, dict[str, Any]] = {
-    "memlstm": {"cell": "memlstm", "options": {}},
-    "rellstm": {"cell": "rellstm", "options": SCREEN},
-    "lstm": {"cell": "lstm", "options": {}},
-}
-"""Kerg, B.2 compares the first two, with nu = rho = 5; we add an LSTM without attention."""
+OPTIONS: dict[str, dict[str, int]] = {"memlstm": {}, "rellstm": {"short_term": 5, "relevant": 5}, "lstm": {}}
+"""Options of the agents' networks. Kerg, B.2 compares the first two, with nu = rho = 5; we add an LSTM."""
 ROOMS: dict[str, tuple[str, str]] = {
     "RedBlueDoors-6x6": ("RedBlueDoors-6x6", "RedBlueDoors-8x8"),
     "GoToObject-6x6": ("GoToObject-6x6-N2", "GoToObject-8x8-N2"),
@@ -60,25 +55,13 @@ sentence: in Fetch and GoTo they have to guess the goal object. The published re
 had to guess too."""
 
 
-def _claims() -> tuple[Claim, ...]:
-    source = Source("kerg2022thesis", "B.2 Table 1")
-    return tuple(
-        Claim(
-            _subject(room, network),
-            f"reward in {place}",
-            reward,
-            source,
-            (reward - TOLERANCE, reward + TOLERANCE),
-            "higher",
-        )
-        for room, row in TABLE.items()
-        for network, rewards in row.items()
-        for place, reward in zip(ROOMS[room], rewards, strict=True)
-    )
-
-
 def _subject(room: str, network: str) -> Subject:
     return about(network, room, label=f"{room}, {network}")
+
+
+def _claim(subject: Subject, place: str, reward: float) -> Claim:
+    tolerance = (reward - TOLERANCE, reward + TOLERANCE)
+    return Claim(subject, f"reward in {place}", reward, thesis("B.2 Table 1"), tolerance, "higher")
 
 
 class MiniGrid(Study):
@@ -89,12 +72,16 @@ class MiniGrid(Study):
     question = (
         "Does an agent that attends to few of its past states do better in larger rooms than one that attends to all?"
     )
-    claims = _claims()
+    claims = tuple(
+        _claim(_subject(room, network), place, reward)
+        for room, row in TABLE.items()
+        for network, rewards in row.items()
+        for place, reward in zip(ROOMS[room], rewards, strict=True)
+    )
     presets: Mapping[str, Preset] = {
         "smoke": Preset(
             "A few steps of tiny agents in one environment, to check that the code runs.",
             {
-                "networks": NETWORKS,
                 "rooms": ("GoToObject-6x6",),
                 "hidden_size": 8,
                 "episodes": 2,
@@ -103,17 +90,11 @@ class MiniGrid(Study):
         ),
         "cpu": Preset(
             "DoorKey only, 150,000 steps instead of 5,000,000; one seed, 32 episodes per test.",
-            {
-                "networks": NETWORKS,
-                "rooms": ("DoorKey-5x5",),
-                "hidden_size": 64,
-                "episodes": 32,
-                "ppo": {"steps": 150_000},
-            },
+            {"rooms": ("DoorKey-5x5",), "hidden_size": 64, "episodes": 32, "ppo": {"steps": 150_000}},
         ),
         "paper": Preset(
             "All six environments, 5,000,000 steps as published; one seed, 100 episodes per test.",
-            {"networks": NETWORKS, "rooms": tuple(ROOMS), "hidden_size": 64, "episodes": 100, "ppo": {}},
+            {"rooms": tuple(ROOMS), "hidden_size": 64, "episodes": 100, "ppo": {}},
         ),
     }
     cites = ("kerg2020", "schulman2016", "schulman2017", "chevalier2018")
@@ -126,19 +107,20 @@ class MiniGrid(Study):
     def trials(self, settings: Mapping[str, Any], seeds: Iterable[int]) -> list[Trial]:
         return [
             Trial(
-                f"{room}, {name}",
+                f"{room}, {network}",
                 {
-                    **network,
+                    "cell": network,
+                    "options": options,
                     "room": room,
                     "hidden_size": settings["hidden_size"],
                     "episodes": settings["episodes"],
                     "ppo": asdict(replace(BASE, **settings["ppo"], seed=seed)),
                 },
                 seed,
-                _subject(room, name),
+                _subject(room, network),
             )
             for room in settings["rooms"]
-            for name, network in settings["networks"].items()
+            for network, options in OPTIONS.items()
             for seed in seeds
         ]
 
@@ -183,17 +165,12 @@ class MiniGrid(Study):
             return [Row(f"{trials[0].trial.name}: reward", "", "none", remark=failed[0])]
         rows = []
         for at, place in enumerate(ROOMS[subject.task]):
-            quantity = f"{subject.name}: reward in {place}"
             measured = [result["after"][at]["mean"] for result in stable]
             ours = ", ".join(_with_error(result["after"][at]) for result in stable)
-            random = ", ".join(f"{result['random'][at]['mean']:.2f}" for result in stable)
+            random = listed((result["random"][at]["mean"] for result in stable), ".2f")
             remark = "; ".join([f"{stable[0]['steps']:,} steps of training; {random} with random actions", *failed])
-            claim = self.find_claim(f"reward in {place}", subject)
-            if claim is None:
-                rows.append(Row(quantity, "", ours, remark=remark))
-            else:
-                rows.append(self.compare(trials, claim, measured, ours, remark, quantity))
-        seconds = ", ".join(f"{result['seconds']:,.0f}" for result in stable)
+            rows.append(self.row(trials, f"reward in {place}", measured, ours=ours, remark=remark))
+        seconds = listed((result["seconds"] for result in stable), ",.0f")
         last = ", ".join(_last(result["curve"]) for result in stable)
         remark = f"{trials[0].result['parameters']:,} parameters; {seconds} s"
         rows.append(Row(f"{trials[0].trial.name}: reward at the end of learning", "", last, remark=remark))

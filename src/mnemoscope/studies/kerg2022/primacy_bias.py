@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 from statistics import mean
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +13,11 @@ from mnemoscope import registry
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE, style_page_axes
 from mnemoscope.lenses.attention import record_attention
-from mnemoscope.registry.citations import Source
 from mnemoscope.replication.claims import Claim, Row, Subject, about
 from mnemoscope.replication.computed_study import ComputedStudy, legend_above, plain_powers, rounded, spread
 from mnemoscope.replication.learning_study import by_name, colours
 from mnemoscope.replication.study import Finished, Preset, Trial
+from mnemoscope.studies.kerg2022.notation import thesis
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -25,33 +26,19 @@ CELLS = ("relrnn", "rellstm")
 SCORES = ("published", "normalised")
 FIRST = "of the kept, first ones"
 SYMBOLS = "of the symbols, kept"
+ALGORITHM_1 = thesis("follows from Algorithm 1, for equal attention")
+OF_TRAINED = thesis("4.5 and 4.6.1, of trained networks")
 BATCH = 10
 """Sequences per recording of attention weights, which take time^2 numbers each."""
 
 
 def _cases(delay: int, units: int, sequences: int) -> dict[Subject, dict[str, Any]]:
     size = {"delay": delay, "units": units, "sequences": sequences}
-    return {
-        about(cell, task, score=score, label=f"{cell}, {task}, {score} score"): {
-            "cell": cell,
-            "task": task,
-            "score": score,
-            **size,
-        }
-        for task in ("copy", "denoise")
-        for cell in CELLS
-        for score in SCORES
-    }
-
-
-def _claims(task: str) -> tuple[Claim, ...]:
-    follows = Source("kerg2022thesis", "follows from Algorithm 1, for equal attention")
-    of_trained = Source("kerg2022thesis", "4.5 and 4.6.1, of trained networks")
-    symbols = "the relevant ones" if task == "denoise" else "all"
-    return (
-        Claim(about("", task), FIRST, "all", follows, tolerance=(0.9, 1.0)),
-        Claim(about("", task), SYMBOLS, symbols, of_trained),
-    )
+    cases = {}
+    for task, cell, score in product(("copy", "denoise"), CELLS, SCORES):
+        subject = about(cell, task, score=score, label=f"{cell}, {task}, {score} score")
+        cases[subject] = {"cell": cell, "task": task, "score": score, **size}
+    return cases
 
 
 class PrimacyBias(ComputedStudy):
@@ -66,7 +53,12 @@ class PrimacyBias(ComputedStudy):
     name = "primacy-bias"
     title = "States that an untrained network keeps"
     question = "Does screening by attention keep the relevant states, or the first ones?"
-    claims = (*_claims("copy"), *_claims("denoise"))
+    claims = (
+        Claim(about("", "copy"), FIRST, "all", ALGORITHM_1, (0.9, 1.0)),
+        Claim(about("", "copy"), SYMBOLS, "all", OF_TRAINED),
+        Claim(about("", "denoise"), FIRST, "all", ALGORITHM_1, (0.9, 1.0)),
+        Claim(about("", "denoise"), SYMBOLS, "the relevant ones", OF_TRAINED),
+    )
     presets: Mapping[str, Preset] = {
         "smoke": Preset(
             "Two networks of each kind with 12 units, to check that the code runs.",
@@ -140,9 +132,8 @@ class PrimacyBias(ComputedStudy):
                 axes.plot(places, curves.median(0).values, color=colour, label=f"{cell}, {task}")
                 axes.fill_between(places, curves.amin(0), curves.amax(0), color=colour, alpha=0.15, linewidth=0)
         equal = torch.tensor(equal_attention(10, 10, max(len(each.result["score"]) for each in results)))
-        panels["published"].plot(
-            range(1, 1 + len(equal)), equal / equal.mean(), color=COLOUR["ink"], linestyle="dotted"
-        )
+        places = range(1, 1 + len(equal))
+        panels["published"].plot(places, equal / equal.mean(), color=COLOUR["ink"], linestyle="dotted")
         for score, axes in panels.items():
             axes.set(xlabel="place in the sequence", xscale="log", yscale="log")
             axes.set_yticks([1, 2, 5])

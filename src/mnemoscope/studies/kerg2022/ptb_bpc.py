@@ -14,28 +14,17 @@ from mnemoscope.registry.citations import Source
 from mnemoscope.replication.claims import Claim, Row, Subject, about, as_subject
 from mnemoscope.replication.learning_study import LearningStudy, finite
 from mnemoscope.replication.study import Finished, Preset
+from mnemoscope.studies.kerg2022.notation import TINY, Networks, preset, recipe, thesis
 from mnemoscope.training import load_model
 
-NNRNN: dict[str, Any] = {
-    "cell": "nnrnn",
-    "learning_rate": 8e-4,
-    "orthogonal_learning_rate": 8e-5,
-    "smoothing": 0.9,
-    "cell_options": {"init": "cayley", "modulus_penalty": 1.0, "decay": 1e-4},
-}
-NETWORKS: dict[str, dict[str, Any]] = {
+NNRNN = recipe("nnrnn", 8e-4, 0.9, 8e-5, init="cayley", modulus_penalty=1.0, decay=1e-4)
+NETWORKS = {
     "nnrnn": NNRNN,
-    "exprnn": {
-        "cell": "exprnn",
-        "learning_rate": 5e-3,
-        "orthogonal_learning_rate": 1e-4,
-        "smoothing": 0.9,
-        "cell_options": {"init": "cayley"},
-    },
-    "rnn-orth": {"cell": "rnn-orth", "learning_rate": 1e-4, "smoothing": 0.9},
-    "eurnn": {"cell": "eurnn", "learning_rate": 1e-3, "smoothing": 0.9},
-    "lstm": {"cell": "lstm", "learning_rate": 8e-3, "smoothing": 0.9},
-    "rnn": {"cell": "rnn", "learning_rate": 1e-5, "smoothing": 0.9},
+    "exprnn": recipe("exprnn", 5e-3, 0.9, 1e-4, init="cayley"),
+    "rnn-orth": recipe("rnn-orth", 1e-4, 0.9),
+    "eurnn": recipe("eurnn", 1e-3, 0.9),
+    "lstm": recipe("lstm", 8e-3, 0.9),
+    "rnn": recipe("rnn", 1e-5, 0.9),
 }
 """Recipes of Kerg, A.1 Table 4, for windows of 150 steps, at 1,024 units."""
 MATCHED = {
@@ -63,17 +52,14 @@ BASE = RunConfig(
     checkpoint_every=EPOCH,
     threads=1,
 )
-TABLE_1 = Source("kerg2022thesis", "Table 1, T = 150, N = 1024")
-SMOKE = {
-    "hidden_size": 12,
+TABLE_1 = thesis("Table 1, T = 150, N = 1024")
+SMOKE: dict[str, Any] = {
+    **TINY,
     "embedding": 8,
     "task_options": {"length": 10},
-    "steps": 10,
-    "evaluate_every": 5,
-    "evaluate_batches": 2,
     "batch_size": 4,
+    "evaluate_batches": 2,
 }
-CPU = {"hidden_size": 256, "embedding": 64, "steps": 2 * EPOCH, "evaluate_every": EPOCH // 4, "evaluate_batches": 5}
 
 
 def bpc(subject: Subject | str, value: float, source: Source, off: float = 0.02) -> Claim:
@@ -82,8 +68,22 @@ def bpc(subject: Subject | str, value: float, source: Source, off: float = 0.02)
     return Claim(as_subject(subject), "bits per character", value, source, tolerance, better="lower")
 
 
-def _clamped(modulus: float) -> Subject:
-    return about("nnrnn", gamma=modulus, label=f"nnrnn, gamma = {modulus:g}")
+def make_presets(smoke: Networks, cpu: Networks, paper: Networks, seeds: int = 1) -> dict[str, Preset]:
+    """Return the presets for three sets of networks; `seeds` is the number of seeds of the last one."""
+    how_many = "one seed" if seeds == 1 else "five seeds"
+    return {
+        "smoke": preset("A few iterations of small networks, to check that the code runs.", smoke, **SMOKE),
+        "cpu": preset(
+            "256 units, two epochs, one seed: only the beginning of training.",
+            cpu,
+            hidden_size=256,
+            embedding=64,
+            steps=2 * EPOCH,
+            evaluate_every=EPOCH // 4,
+            evaluate_batches=5,
+        ),
+        "paper": preset(f"As published: 1,024 units, 100 epochs, on a GPU; {how_many}.", paper, seeds, device="cuda"),
+    }
 
 
 class PennTreebankBPC(LearningStudy):
@@ -100,47 +100,20 @@ class PennTreebankBPC(LearningStudy):
         bpc("rnn-orth", 1.62, TABLE_1),
         bpc("eurnn", 1.69, TABLE_1),
         bpc("rnn", 2.89, TABLE_1),
-        bpc("lstm", 1.37, Source("kerg2022thesis", "3.6.2, N = 1024")),
-        bpc("exprnn 1386", 1.49, Source("kerg2022thesis", "Table 1, T = 150, 1.32M parameters")),
+        bpc("lstm", 1.37, thesis("3.6.2, N = 1024")),
+        bpc("exprnn 1386", 1.49, thesis("Table 1, T = 150, 1.32M parameters")),
+        Claim(about("nnrnn"), "accuracy", "68.78%", thesis("A.1 Table 3, T = 150"), (0.678, 0.698), "higher"),
         Claim(
-            about("nnrnn"),
-            "accuracy",
-            "68.78%",
-            Source("kerg2022thesis", "A.1 Table 3, T = 150"),
-            tolerance=(0.678, 0.698),
-            better="higher",
+            about("exprnn"), "accuracy", "67.51%", thesis("A.1 Table 3, T = 150, N = 1024"), (0.665, 0.685), "higher"
         ),
-        Claim(
-            about("exprnn"),
-            "accuracy",
-            "67.51%",
-            Source("kerg2022thesis", "A.1 Table 3, T = 150, N = 1024"),
-            tolerance=(0.665, 0.685),
-            better="higher",
-        ),
-        Claim(
-            about("nnrnn"),
-            "mean modulus of eigenvalues",
-            0.958,
-            Source("kerg2022thesis", "3.6.3"),
-            tolerance=(0.938, 0.978),
-        ),
+        Claim(about("nnrnn"), "mean modulus of eigenvalues", 0.958, thesis("3.6.3"), (0.938, 0.978)),
     )
     base = BASE
-    presets: Mapping[str, Preset] = {
-        "smoke": Preset(
-            "A few iterations of small networks, to check that the code runs.",
-            {"networks": {name: NETWORKS[name] for name in ("nnrnn", "lstm")}, "changes": SMOKE},
-        ),
-        "cpu": Preset(
-            "256 units, two epochs, one seed: only the beginning of training.",
-            {"networks": {name: NETWORKS[name] for name in ("nnrnn", "exprnn")}, "changes": CPU},
-        ),
-        "paper": Preset(
-            "As published: 1,024 units, 100 epochs, on a GPU; one seed.",
-            {"networks": NETWORKS | MATCHED, "changes": {"device": "cuda"}},
-        ),
-    }
+    presets = make_presets(
+        {name: NETWORKS[name] for name in ("nnrnn", "lstm")},
+        {name: NETWORKS[name] for name in ("nnrnn", "exprnn")},
+        NETWORKS | MATCHED,
+    )
     cites = ("kerg2019", "mikolov2012", "marcus1993")
     caption = "Bits per character on the validation text during training."
 
@@ -163,6 +136,10 @@ class PennTreebankBPC(LearningStudy):
 STUDY = PennTreebankBPC()
 
 
+def _clamped(modulus: float) -> Subject:
+    return about("nnrnn", gamma=modulus, label=f"nnrnn, gamma = {modulus:g}")
+
+
 class GammaClamp(PennTreebankBPC):
     """Train nnRNN with the moduli of its eigenvalues learned, or fixed at 1 or at 0.958."""
 
@@ -170,9 +147,9 @@ class GammaClamp(PennTreebankBPC):
     title = "nnRNN with eigenvalues of fixed modulus"
     question = "Does it matter for the Penn Treebank whether the moduli of the eigenvalues are learned?"
     claims = (
-        bpc("nnrnn", 1.47, Source("kerg2022thesis", "A.6 Table 6, T = 150")),
-        bpc(_clamped(1.0), 1.46, Source("kerg2022thesis", "A.6 Table 6, T = 150; one run of five failed")),
-        bpc(_clamped(0.958), 1.47, Source("kerg2022thesis", "A.6 Table 6, T = 150")),
+        bpc("nnrnn", 1.47, thesis("A.6 Table 6, T = 150")),
+        bpc(_clamped(1.0), 1.46, thesis("A.6 Table 6, T = 150; one run of five failed")),
+        bpc(_clamped(0.958), 1.47, thesis("A.6 Table 6, T = 150")),
     )
     networks: Mapping[Subject | str, dict[str, Any]] = {
         "nnrnn": NNRNN,
@@ -181,21 +158,7 @@ class GammaClamp(PennTreebankBPC):
             for modulus in (1.0, 0.958)
         },
     }
-    presets: Mapping[str, Preset] = {
-        "smoke": Preset(
-            "A few iterations of small networks, to check that the code runs.",
-            {"networks": networks, "changes": SMOKE},
-        ),
-        "cpu": Preset(
-            "256 units, two epochs, one seed: only the beginning of training.",
-            {"networks": networks, "changes": CPU},
-        ),
-        "paper": Preset(
-            "As published: 1,024 units, 100 epochs, on a GPU; five seeds.",
-            {"networks": networks, "changes": {"device": "cuda"}},
-            (0, 1, 2, 3, 4),
-        ),
-    }
+    presets = make_presets(networks, networks, networks, seeds=5)
 
 
 GAMMA_CLAMP = GammaClamp()

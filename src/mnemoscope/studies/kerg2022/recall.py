@@ -9,16 +9,18 @@ from typing import TYPE_CHECKING, Any
 from mnemoscope.config.run_config import RunConfig
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import style_page_axes
-from mnemoscope.registry.citations import Source
 from mnemoscope.replication.claims import Claim, Row, Subject, about
 from mnemoscope.replication.computed_study import legend_above
 from mnemoscope.replication.learning_study import colours, first_step
 from mnemoscope.replication.solving_study import SolvingStudy, changed_options, ended
 from mnemoscope.replication.study import Finished, Trial
+from mnemoscope.studies.kerg2022.notation import thesis
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+Table = Mapping[str, Mapping[int, int | str]]
+"""Published percentages of recalled symbols, or why there are none, by network and delay."""
 SOLVED = 0.99
 """Recall from which a task counts as solved."""
 PUBLISHED: dict[str, dict[str, Any]] = {
@@ -88,12 +90,21 @@ BASE = RunConfig(
 """Settings of the authors' code: 128 units, at most 200,000 batches of 10, gradients clipped to norm 1."""
 
 
-def published_recall(subject: Subject, quantity: str, percent: int | str, source: Source) -> Claim:
+def recall_claim(subject: Subject, quantity: str, percent: int | str, place: str) -> Claim:
     """Return the claim for a percentage of a table: 99% or more matches 99% to 100%, less matches within 10 points."""
     if isinstance(percent, str):
-        return Claim(subject, quantity, percent, source)
+        return Claim(subject, quantity, percent, thesis(place))
     low, high = (SOLVED, 1.0) if percent >= 99 else (max(0.0, percent / 100 - 0.1), percent / 100 + 0.1)
-    return Claim(subject, quantity, f"{percent}%", source, tolerance=(low, high), better="higher")
+    return Claim(subject, quantity, f"{percent}%", thesis(place), (low, high), better="higher")
+
+
+def claims_by_delay(table: Table, place: str) -> tuple[Claim, ...]:
+    """Return the claims of a table of networks that are trained at each delay."""
+    return tuple(
+        recall_claim(about(network, delay=delay), "recall", percent, place)
+        for network, row in table.items()
+        for delay, percent in row.items()
+    )
 
 
 class RecallStudy(SolvingStudy):
@@ -102,8 +113,8 @@ class RecallStudy(SolvingStudy):
     score = "accuracy"
     landmarks = ((SOLVED, 1.0),)
     score_in_words = "recall"
-    table: Mapping[str, Mapping[int, int | str]]
-    """Published percentages by network and delay."""
+    table: Table
+    caption = "Left: recall during training. Right: final recall (dots and lines) and published recall (circles)."
     published_base = BASE
     published_changes: Mapping[str, Mapping[str, Any]] = PUBLISHED
 

@@ -13,12 +13,12 @@ import torch
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE, style_page_axes
 from mnemoscope.inspection.gradients import task_gradients
-from mnemoscope.registry.citations import Source
 from mnemoscope.replication.claims import Claim, Row, Subject, about
 from mnemoscope.replication.computed_study import rounded
 from mnemoscope.replication.learning_study import LearningStudy, by_name, colours
 from mnemoscope.replication.study import Finished, Preset, Trial
-from mnemoscope.studies.kerg2022.denoise import SCREENED
+from mnemoscope.studies.kerg2022.denoise import LARGER_BATCHES, SCREENED
+from mnemoscope.studies.kerg2022.notation import TINY, preset, thesis
 from mnemoscope.studies.kerg2022.recall import BASE, until_solved
 from mnemoscope.training import load_model
 
@@ -52,10 +52,7 @@ def learning(network: Mapping[str, Any]) -> dict[str, Any]:
 SPREAD = "decades of the gradient norm"
 STABLE = 2.0
 """Decades over which a stable gradient may vary along a sequence; our reading, since the source has no number."""
-SOURCES = {
-    "rho": Source("kerg2022thesis", "B.3 Fig 1 (left)"),
-    "nu": Source("kerg2022thesis", "B.3 Fig 1 (right)"),
-}
+SOURCES = {"rho": thesis("B.3 Fig 1 (left)"), "nu": thesis("B.3 Fig 1 (right)")}
 STATEMENTS = {
     ("rho", 3): ("unstable", SOURCES["rho"], (STABLE, 300)),
     ("nu", 3): ("slightly less stable", SOURCES["nu"], (0, STABLE)),
@@ -79,43 +76,32 @@ class ScreeningTradeoff(LearningStudy):
     )
     base = replace(BASE, name="screening-tradeoff", task="denoise", task_options={"delay": 1000}, cell="rellstm")
     presets: Mapping[str, Preset] = {
-        "smoke": Preset(
+        "smoke": preset(
             "A few iterations at a delay of 20, to check that the code runs.",
-            {
-                "networks": {screen: NETWORKS[screen] for screen in (_screen("rho", 3), _screen("nu", 3))},
-                "changes": {"task_options": {"delay": 20}, "hidden_size": 12, "steps": 10, "evaluate_every": 5},
-            },
+            {screen: NETWORKS[screen] for screen in (_screen("rho", 3), _screen("nu", 3))},
+            task_options={"delay": 20},
+            **TINY,
         ),
-        "cpu": Preset(
+        "cpu": preset(
             "A delay of 30, 64 units, at most 500 iterations, learning rate 0.001; one seed.",
-            {
-                "networks": NETWORKS,
-                "changes": {
-                    "task_options": {"delay": 30},
-                    "hidden_size": 64,
-                    "steps": 500,
-                    "evaluate_every": 50,
-                    "learning_rate": 1e-3,
-                },
-            },
+            NETWORKS,
+            task_options={"delay": 30},
+            hidden_size=64,
+            steps=500,
+            evaluate_every=50,
+            learning_rate=1e-3,
         ),
-        "paper": Preset(
+        "paper": preset(
             "A delay of 100 (published: 1,000) and the recipe by which RelLSTM learns it in the study "
             "denoise; batches of 64, at most 6,000 iterations, on a GPU; one seed.",
-            {
-                "networks": {name: learning(network) for name, network in NETWORKS.items()},
-                "changes": {
-                    "device": "cuda",
-                    "batch_size": 64,
-                    "evaluate_batches": 4,
-                    "steps": 6000,
-                    "task_options": {"delay": 100},
-                },
-            },
+            {name: learning(network) for name, network in NETWORKS.items()},
+            task_options={"delay": 100},
+            device="cuda",
+            steps=6000,
+            **LARGER_BATCHES,
         ),
-        "published": Preset(
-            "As published: a delay of 1,000, at most 200,000 iterations, on a GPU; one seed.",
-            {"networks": NETWORKS, "changes": {"device": "cuda"}},
+        "published": preset(
+            "As published: a delay of 1,000, at most 200,000 iterations, on a GPU; one seed.", NETWORKS, device="cuda"
         ),
     }
     cites = ("kerg2020", "jing2019")

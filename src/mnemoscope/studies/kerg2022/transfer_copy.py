@@ -7,28 +7,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from mnemoscope.registry.citations import Source
 from mnemoscope.replication.claims import Row, about
 from mnemoscope.replication.learning_study import finite
 from mnemoscope.replication.study import Finished, Preset
-from mnemoscope.studies.kerg2022.recall import (
-    BASE,
-    OURS,
-    PUBLISHED,
-    RecallStudy,
-    in_stages,
-    published_recall,
-    until_solved,
-)
+from mnemoscope.studies.kerg2022 import recall
+from mnemoscope.studies.kerg2022.notation import TINY, preset
+from mnemoscope.studies.kerg2022.recall import OURS, PUBLISHED, Table
 from mnemoscope.tasks import Copy
 from mnemoscope.training import evaluate_tasks, load_model
 
-NETWORKS = {name: {"steps": 6000, "batch_size": 64, **network} for name, network in in_stages(OURS, "10 30").items()}
+NETWORKS = {
+    name: {"steps": 6000, "batch_size": 64, **network} for name, network in recall.in_stages(OURS, "10 30").items()
+}
 SLOWER = ("memrnn", "sab", "h-detach")
 """Networks without a fused kernel: an iteration takes ten times as long."""
 TIMES_AS_LONG = (1, 2, 4, 20, 50)
 """Test delays, as multiples of the training delay."""
-TABLE: dict[str, dict[int, int | str]] = {
+TABLE: Table = {
     "rnn-orth": {100: 99, 200: 4, 400: 16, 2000: 10, 5000: 0},
     "exprnn": {100: 100, 200: 86, 400: 73, 2000: 58, 5000: 50},
     "memrnn": {100: 99, 200: 99, 400: 99, 2000: 92, 5000: "out of memory"},
@@ -41,7 +36,7 @@ TABLE: dict[str, dict[int, int | str]] = {
 """Percent of the symbols recalled."""
 
 
-class TransferCopy(RecallStudy):
+class TransferCopy(recall.RecallStudy):
     """Train networks at one delay, and test them at longer ones without further training."""
 
     name = "transfer-copy"
@@ -49,45 +44,41 @@ class TransferCopy(RecallStudy):
     question = "Which networks that learned to recall ten symbols after 100 steps still do so after up to 5,000?"
     table = TABLE
     claims = tuple(
-        published_recall(
-            about(network), f"recall at delay {delay}", percent, Source("kerg2022thesis", "chapter 4 Table 1")
-        )
+        recall.recall_claim(about(network), f"recall at delay {delay}", percent, "chapter 4 Table 1")
         for network, row in TABLE.items()
         for delay, percent in row.items()
     )
-    base = replace(BASE, name="transfer-copy")
+    base = replace(recall.BASE, name="transfer-copy")
     presets: Mapping[str, Preset] = {
-        "smoke": Preset(
+        "smoke": preset(
             "A few iterations at a delay of 3, tests up to 150, to check that the code runs.",
-            {
-                "networks": {name: PUBLISHED[name] for name in ("relrnn", "lstm")},
-                "changes": {"task_options": {"delay": 3}, "hidden_size": 12, "steps": 10, "evaluate_every": 5},
-            },
+            {name: PUBLISHED[name] for name in ("relrnn", "lstm")},
+            task_options={"delay": 3},
+            **TINY,
         ),
-        "cpu": Preset(
+        "cpu": preset(
             "Sizes as published, our recipes (`recall.OURS`); batches of 64 (RelRNN 32), at most 3,000 "
             "iterations; one seed.",
             {
-                "networks": {
-                    "relrnn": {**NETWORKS["relrnn"], "batch_size": 32},
-                    "rellstm": NETWORKS["rellstm"],
-                    "lstm": NETWORKS["lstm"],
-                },
-                "changes": {"evaluate_batches": 4, "steps": 3000},
+                "relrnn": {**NETWORKS["relrnn"], "batch_size": 32},
+                "rellstm": NETWORKS["rellstm"],
+                "lstm": NETWORKS["lstm"],
             },
+            evaluate_batches=4,
+            steps=3000,
         ),
-        "paper": Preset(
+        "paper": preset(
             "Sizes as published, our recipes (`recall.OURS`: RelRNN with modReLU, RelLSTM with shorter "
             "delays first); batches of 64, at most 6,000 iterations (MemRNN, SAB and h-detach 3,000), on a "
             "GPU; one seed.",
-            {
-                "networks": NETWORKS | {name: {**NETWORKS[name], "steps": 3000} for name in SLOWER},
-                "changes": {"device": "cuda", "evaluate_batches": 4},
-            },
+            NETWORKS | {name: {**NETWORKS[name], "steps": 3000} for name in SLOWER},
+            device="cuda",
+            evaluate_batches=4,
         ),
-        "published": Preset(
+        "published": preset(
             "As published: learning rate 0.0002, at most 200,000 batches of 10, on a GPU; one seed.",
-            {"networks": PUBLISHED, "changes": {"device": "cuda"}},
+            PUBLISHED,
+            device="cuda",
         ),
     }
     cites = ("kerg2020", "hochreiter1997")
@@ -104,13 +95,13 @@ class TransferCopy(RecallStudy):
         return {"tested": [[delay, round(score["accuracy"], 4)] for delay, score in scores.items()]}
 
     def recall_by_delay(self, finished: Finished) -> dict[int, float]:
-        return {int(delay): recall for delay, recall in finished.result.get("tested", ())}
+        return {int(delay): score for delay, score in finished.result.get("tested", ())}
 
     def more_rows(self, name: str, trials: Sequence[Finished]) -> list[Row]:
-        recalls = [self.recall_by_delay(each) for each in finite(trials)]
-        delays = dict.fromkeys(delay for recall in recalls for delay in recall)
-        rows = [self.row(trials, f"recall at delay {delay}", [recall[delay] for recall in recalls]) for delay in delays]
-        return [*rows, until_solved(name, trials)]
+        tested = [self.recall_by_delay(each) for each in finite(trials)]
+        delays = dict.fromkeys(delay for scores in tested for delay in scores)
+        rows = [self.row(trials, f"recall at delay {delay}", [scores[delay] for scores in tested]) for delay in delays]
+        return [*rows, recall.until_solved(name, trials)]
 
 
 STUDY = TransferCopy()
