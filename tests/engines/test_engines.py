@@ -15,9 +15,8 @@ import pytest
 from mnemoscope.base.files import TEMPORARY_PREFIX
 from mnemoscope.base.progress import Bar, redirect_progress
 from mnemoscope.engines import Job, Local, Outcome, Progress, build_engine
-from mnemoscope.engines.archives import pack_folder, unpack_folder
 from mnemoscope.engines.local import available_cores
-from mnemoscope.engines.ray_cluster import _check_reachable
+from mnemoscope.engines.ray_cluster import _check_reachable, pack_folder, unpack_folder
 from mnemoscope.replication import run_study
 from tests.slow import after
 

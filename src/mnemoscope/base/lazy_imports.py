@@ -1,4 +1,4 @@
-"""Imports on first use: lazy package attributes and optional dependencies."""
+"""Imports on first use: lazy package attributes, objects named by text, and optional dependencies."""
 
 from __future__ import annotations
 
@@ -14,11 +14,6 @@ def lazy_attributes(package: str, file: str) -> tuple[Callable[[str], Any], Call
 
     The imports under `if TYPE_CHECKING:` are the only list of these names; this function reads it from the source.
     `__all__` is one more attribute, so that `from package import *` works too.
-
-    Args:
-        package: the package's `__name__`.
-        file: the package's `__file__`.
-
     """
     modules = {}
     for block in ast.parse(Path(file).read_text(encoding="utf-8")).body:
@@ -39,20 +34,28 @@ def lazy_attributes(package: str, file: str) -> tuple[Callable[[str], Any], Call
     return get, lambda: [*modules]
 
 
+def load_object(target: str) -> Any:
+    """Import and return the object that `module:attribute` or `module:table[key]` names.
+
+    >>> load_object("string:digits"), load_object("html.entities:name2codepoint[lt]")
+    ('0123456789', 60)
+    """
+    module, _, attribute = target.partition(":")
+    name, _, key = attribute.removesuffix("]").partition("[")
+    value = getattr(import_module(module), name)
+    return value[key] if key else value
+
+
 def import_extra(module: str, extra: str, purpose: str) -> Any:
     """Import and return a module of an optional dependency; raise an ImportError with the command that installs it.
 
-    Args:
-        module: the module's dotted name.
-        extra: the extra of this package that installs it.
-        purpose: subject and verb of the error message, such as "Figures and pages need".
-
+    `extra` is the extra of this package that installs it, and `purpose` is subject and verb of the error message.
     """
     try:
         return import_module(module)
     except ImportError as error:
         package = module.partition(".")[0]
-        raise ImportError(f"{purpose} {package}: pip install 'mnemoscope[{extra}]'.") from error
+        raise type(error)(f"{purpose} {package}: pip install 'mnemoscope[{extra}]'.") from error
 
 
 def import_report_extra(module: str) -> Any:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 from tqdm import tqdm
@@ -25,15 +26,8 @@ class Bar(tqdm):
         if Bar.listener is None:
             super().display(msg, pos)
         else:
-            Bar.listener(
-                {
-                    "description": self.desc.rstrip(": "),
-                    "done": self.n,
-                    "total": self.total,
-                    "unit": self.unit,
-                    "postfix": str(self.postfix or ""),
-                }
-            )
+            state = {"description": self.desc.rstrip(": "), "done": self.n, "total": self.total, "unit": self.unit}
+            Bar.listener({**state, "postfix": str(self.postfix or "")})
 
     def close(self) -> None:
         if Bar.listener is None or self.disable:
@@ -44,14 +38,11 @@ class Bar(tqdm):
         self._decr_instances(self)  # pyright: ignore[reportAttributeAccessIssue]: not in its stubs
 
 
-class redirect_progress:  # noqa: N801 (used as a function)
+@contextmanager
+def redirect_progress(listener: Callable[[dict[str, Any]], None]) -> Iterator[None]:
     """Context in which bars send their state to `listener` and draw nothing."""
-
-    def __init__(self, listener: Callable[[dict[str, Any]], None]) -> None:
-        self.listener = listener
-
-    def __enter__(self) -> None:
-        Bar.listener = self.listener
-
-    def __exit__(self, *_: object) -> None:
+    Bar.listener = listener
+    try:
+        yield
+    finally:
         Bar.listener = None

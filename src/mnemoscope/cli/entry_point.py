@@ -14,6 +14,7 @@ from typing import Annotated, Any, Union, get_args
 
 from mnemoscope import registry
 from mnemoscope.base.distributed import OtherRankError, ProcessRank, process_rank
+from mnemoscope.base.lazy_imports import import_extra
 from mnemoscope.base.version import __version__
 from mnemoscope.cli.cite import Cite
 from mnemoscope.cli.commands import Demo, Inspect, List, RunStudy, Train
@@ -117,10 +118,7 @@ def _with_plugins(words: list[str]) -> list[str]:
 
 
 def _parse(words: list[str]) -> Any:
-    try:
-        import tyro
-    except ImportError as error:
-        raise ImportError("The command line needs tyro: pip install 'mnemoscope[cli]'.") from error
+    tyro = import_extra("tyro", "cli", "The command line needs")
     command_line = shlex.join(["mnemoscope", *words])
     base, root, words = _base(words)
 
@@ -146,7 +144,7 @@ def _parse(words: list[str]) -> Any:
     ]
     with defer_validation():  # tyro would wrap our errors in its own
         parsed: Any = tyro.cli(
-            kinds,  # pyright: ignore[reportArgumentType]: the overloads of tyro.cli have no unions
+            kinds,
             args=words or ["--help"],
             prog="mnemoscope",
             description=DESCRIPTION,

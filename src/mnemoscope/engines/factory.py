@@ -1,13 +1,27 @@
-"""Engines by name, with options as the command line passes them."""
+"""The protocol of engines, and engines by name, with options as the command line passes them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from importlib import import_module
+from collections.abc import Generator, Mapping, Sequence
+from typing import Protocol, runtime_checkable
 
+from mnemoscope.base.lazy_imports import load_object
 from mnemoscope.base.suggestions import did_you_mean
 from mnemoscope.config.options import Option, checked_options
-from mnemoscope.engines.engine import Engine
+from mnemoscope.engines.job import Event, Job
+
+
+@runtime_checkable
+class Engine(Protocol):
+    """Something that runs jobs."""
+
+    def events(self, jobs: Sequence[Job]) -> Generator[Event]:
+        """Run the jobs, and yield events as they happen: progress now and then, and one `Outcome` for each job.
+
+        Closing the generator early stops the running jobs.
+        """
+        ...
+
 
 ENGINES = {
     "local": "mnemoscope.engines.local:Local",
@@ -28,6 +42,5 @@ def build_engine(name: str, options: Mapping[str, Option] | None = None) -> Engi
     """
     if name not in ENGINES:
         raise ValueError(f"There is no engine {name!r}.{did_you_mean(name, ENGINES)} There are {', '.join(ENGINES)}.")
-    module, _, attribute = ENGINES[name].partition(":")
-    engine_class = getattr(import_module(module), attribute)
+    engine_class = load_object(ENGINES[name])
     return engine_class(**checked_options(engine_class, f"engine {name!r}", options or {}))

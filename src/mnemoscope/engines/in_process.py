@@ -14,16 +14,13 @@ from mnemoscope.engines.job import Event, Job, Outcome
 class InProcess:
     """Run jobs in the calling process. A job that raises does not affect the others; one that crashes ends all.
 
-    Args:
-        progress: whether jobs draw their progress bars.
-
+    Progress bars draw on the terminal, unless `progress` is False, and yield no events.
     """
 
     def __init__(self, progress: bool = True) -> None:
         self.progress = progress
 
     def events(self, jobs: Sequence[Job]) -> Generator[Event]:
-        """Run the jobs (see `Engine.events`); progress bars draw on the terminal and yield no events."""
         for job in jobs:
             started, error, log = time.perf_counter(), None, ""
             try:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from importlib import import_module
 from pathlib import Path
 from typing import Any
+
+from mnemoscope.base.lazy_imports import load_object
 
 
 @dataclass(frozen=True)
@@ -34,14 +35,12 @@ class Job:
     """Folder below the root that holds all files of this job; no other job writes there."""
 
     def __post_init__(self) -> None:
-        module, _, name = self.target.partition(":")
-        if not module or not name:
+        if not all(self.target.partition(":")):
             raise ValueError(f"target is module:name, but is {self.target!r}.")
 
     def run(self) -> None:
         """Call the function."""
-        module, _, name = self.target.partition(":")
-        getattr(import_module(module), name)(root=self.root, **self.arguments)
+        load_object(self.target)(root=self.root, **self.arguments)
 
     def as_json(self) -> str:
         """Return the job as one line of JSON."""

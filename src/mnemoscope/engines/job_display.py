@@ -11,14 +11,7 @@ from mnemoscope.engines.job import Event, Outcome, Progress
 
 
 class JobDisplay:
-    """A bar that counts finished jobs and, on a terminal, a line below it for each running job.
-
-    Args:
-        description: text before the bar.
-        total: number of jobs.
-        shown: whether to display anything.
-
-    """
+    """A bar that counts finished jobs and, on a terminal, a line below it for each running job."""
 
     def __init__(self, description: str, total: int, shown: bool) -> None:
         self.bar = tqdm(total=total, desc=description, unit="trial", disable=not shown)

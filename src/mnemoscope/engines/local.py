@@ -43,7 +43,6 @@ class Local:
         self.gpus = (visible.split(",") if visible else [str(n) for n in range(gpus)])[:gpus]
 
     def events(self, jobs: Sequence[Job]) -> Generator[Event]:
-        """Run the jobs (see `Engine.events`)."""
         waiting, running = deque(jobs), set[_Process]()
         free_slots = list(range(self.max_jobs))
         with selectors.DefaultSelector() as selector:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import os
 import socket
+import tarfile
 import time
 from collections.abc import Generator, Sequence
 from dataclasses import replace
@@ -11,7 +13,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from mnemoscope.engines.archives import pack_folder, unpack_folder
+from mnemoscope.base.files import TEMPORARY_PREFIX
+from mnemoscope.base.lazy_imports import import_extra
 from mnemoscope.engines.job import Event, Job, Outcome, Progress, event_fields
 from mnemoscope.engines.local import Local
 from mnemoscope.registry.plugins import VARIABLE
@@ -37,16 +40,11 @@ class Ray:
     """
 
     def __init__(self, address: str | None = None, cores: float = 1, gpus: float = 0, retries: int = 3) -> None:
-        try:
-            import ray  # pyright: ignore[reportMissingImports]
-        except ImportError as error:
-            raise ModuleNotFoundError("The engine ray needs Ray: pip install 'mnemoscope[ray]'.") from error
-        self.ray, self.address = ray, address
+        self.ray, self.address = import_extra("ray", "ray", "The engine ray needs"), address
         self.options = {"num_cpus": cores, "num_gpus": gpus, "max_retries": retries, "num_returns": "streaming"}
         self.threads = max(1, int(cores))
 
     def events(self, jobs: Sequence[Job]) -> Generator[Event]:
-        """Run the jobs (see `Engine.events`)."""
         ray, started_here = self.ray, False
         if not ray.is_initialized():
             _check_reachable(self.address)
@@ -113,3 +111,28 @@ def _run_on_node(line: str, files: bytes, threads: int, plugins: str) -> Generat
                 yield {"progress": event_fields(event)}
             else:
                 yield {"files": pack_folder(Path(root, job.folder)), **event_fields(event)}
+
+
+def pack_folder(folder: Path) -> bytes:
+    """Return all files below a folder as an archive; an absent folder gives an empty archive."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+        for path in sorted(folder.rglob("*")):
+            if path.is_file() and not path.name.startswith(TEMPORARY_PREFIX):
+                archive.add(path, path.relative_to(folder).as_posix(), recursive=False)
+    return buffer.getvalue()
+
+
+def unpack_folder(content: bytes, folder: Path, last: str) -> None:
+    """Unpack an archive from `pack_folder` below a folder, which is created if absent, each file atomically.
+
+    The file named `last` is moved into place after all others, so that its presence marks a complete folder.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix=TEMPORARY_PREFIX, dir=folder) as temporary:
+        with tarfile.open(fileobj=io.BytesIO(content), mode="r:gz") as archive:
+            archive.extractall(temporary, filter="data")
+        files = [path.relative_to(temporary) for path in sorted(Path(temporary).rglob("*")) if path.is_file()]
+        for path in sorted(files, key=lambda path: path.name == last):
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            Path(temporary, path).replace(folder / path)

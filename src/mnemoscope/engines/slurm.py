@@ -8,12 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
+from mnemoscope.base.lazy_imports import import_extra
 from mnemoscope.engines.job import Event, Job, Outcome, event_fields
 from mnemoscope.engines.local import Local
 
 
 class Slurm:
-    """Run the jobs as one Slurm job array. The folder of all runs must be on a file system that the nodes share.
+    """Run the jobs as one Slurm job array, without progress events. The nodes must share the folder of all runs.
 
     Args:
         partition: partition of the cluster; None for its default.
@@ -40,10 +41,7 @@ class Slurm:
         cluster: Literal["slurm", "local"] = "slurm",
         poll_every: float = 2.0,
     ) -> None:
-        try:
-            import submitit
-        except ImportError as error:
-            raise ModuleNotFoundError("The engine slurm needs submitit: pip install 'mnemoscope[slurm]'.") from error
+        submitit = import_extra("submitit", "slurm", "The engine slurm needs")
         try:
             self.executor = submitit.AutoExecutor(folder=folder, cluster=cluster)
         except RuntimeError as error:
@@ -56,7 +54,6 @@ class Slurm:
             self.executor.update_parameters(slurm_partition=partition, slurm_array_parallelism=max_jobs)
 
     def events(self, jobs: Sequence[Job]) -> Generator[Event]:
-        """Run the jobs (see `Engine.events`), without progress events."""
         started = time.perf_counter()
         with self.executor.batch():
             submitted = [(job, self.executor.submit(_run_on_node, _resolved(job), self.cores)) for job in jobs]

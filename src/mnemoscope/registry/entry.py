@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import Any
 
+from mnemoscope.base.lazy_imports import load_object
 from mnemoscope.base.suggestions import did_you_mean
 from mnemoscope.registry.plugins import load_plugins
 
@@ -29,23 +29,15 @@ class Entry:
     """Keys into `citations.BIBTEX`; "mnemoscope" for our own work."""
     sections: str = ""
     """For a lens, the `module:function` that returns its sections for a `report.InspectedNetwork`; "" if it adds none
-    to the page of every network.
-    """
+    to the page of every network."""
 
     def load(self) -> Any:
         """Import and return the class, function or object behind the entry."""
-        return _load(self.target)
+        return load_object(self.target)
 
     def load_sections(self) -> Any:
         """Import and return the function behind `sections`."""
-        return _load(self.sections)
-
-
-def _load(target: str) -> Any:
-    module, _, attribute = target.partition(":")
-    name, _, key = attribute.removesuffix("]").partition("[")
-    value = getattr(import_module(module), name)
-    return value[key] if key else value
+        return load_object(self.sections)
 
 
 @dataclass

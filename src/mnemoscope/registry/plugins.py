@@ -33,7 +33,7 @@ _started: dict[str, None] = {}
 
 def use_plugin(name: str) -> None:
     """Import a plugin, a module or a `.py` file, in this process and in its child processes."""
-    plugin = str(Path(name).resolve()) if _is_file(name) else name
+    plugin = str(Path(name).resolve()) if name.endswith(".py") else name
     _load(plugin, "was requested")
     named = named_plugins()
     if plugin not in named:
@@ -76,16 +76,12 @@ def _modified(folder: str) -> int:
         return 0
 
 
-def _is_file(name: str) -> bool:
-    return name.endswith(".py")
-
-
 def _load(name: str, why: str) -> None:
     if name in _started:
         return
     _started[name] = None  # before the import, which may itself ask a registry for a name
     try:
-        _import_file(Path(name)) if _is_file(name) else import_module(name)
+        _import_file(Path(name)) if name.endswith(".py") else import_module(name)
     except Exception as error:
         del _started[name]
         raise ImportError(

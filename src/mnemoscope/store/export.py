@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mnemoscope.base.files import write_atomically
+from mnemoscope.base.lazy_imports import import_extra
 
 
 def write_csv(path: str | Path, rows: Sequence[Mapping[str, Any]], columns: Sequence[str] = ()) -> Path:
@@ -28,11 +29,7 @@ def write_parquet(path: str | Path, rows: Sequence[Mapping[str, Any]], columns: 
 
     `columns` names the columns of a table without rows.
     """
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError as error:
-        raise ImportError("Parquet needs pyarrow: pip install 'mnemoscope[table]'.") from error
+    pyarrow, parquet = (import_extra(name, "table", "Parquet needs") for name in ("pyarrow", "pyarrow.parquet"))
     columns = list(rows[0]) if rows else columns
     table = pyarrow.table({column: _same_type([row[column] for row in rows]) for column in columns})
     content = BytesIO()

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from mnemoscope.base.lazy_imports import import_extra
 from mnemoscope.training.callbacks import Callback, StartInfo, StepInfo
 from mnemoscope.training.result import TrainResult
 
@@ -47,19 +48,15 @@ class TensorBoardLogger(MetricsLogger):
     """Event file in the folder `tensorboard` of the run; `tensorboard --logdir runs` shows all runs."""
 
     def __init__(self) -> None:
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError as error:
-            raise ImportError(
-                "The log tensorboard needs TensorBoard: pip install 'mnemoscope[tensorboard]'."
-            ) from error
-        self._new_writer: Callable[[str], Any] = SummaryWriter
+        import_extra("tensorboard", "tensorboard", "The log tensorboard needs")
         self._writer: Any = None
 
     def open(self, info: StartInfo) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
         folder = info.folder / "tensorboard"
         shutil.rmtree(folder, ignore_errors=True)
-        self._writer = self._new_writer(str(folder))
+        self._writer = SummaryWriter(str(folder))
         settings = "\n".join(f"    {line}" for line in info.config.to_toml().splitlines())  # a Markdown code block
         self._writer.add_text("config", settings)
         self._writer.add_text("baseline", str(info.baseline))
@@ -81,11 +78,7 @@ class WeightsAndBiasesLogger(MetricsLogger):
     """
 
     def __init__(self) -> None:
-        try:
-            import wandb  # pyright: ignore[reportMissingImports]
-        except ImportError as error:
-            raise ImportError("The log wandb needs Weights & Biases: pip install 'mnemoscope[wandb]'.") from error
-        self._wandb: Any = wandb
+        self._wandb = import_extra("wandb", "wandb", "The log wandb needs")
         self._run: Any = None
         self._finished = False
 
