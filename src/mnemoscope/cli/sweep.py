@@ -115,9 +115,8 @@ class RunSweep:
             print_table(result.table())
             reused = f", {result.reused} of them from before" if result.reused else ""
             print(f"{result.runs - len(result.failed)} of {result.runs} runs{reused}.")
-            best = result.as_json()["best"]
-            if best is not None:
-                print(f"Inspect the best run: mnemoscope inspect {best['folder']}")
+            if result.best_folder is not None:
+                print(f"Inspect the best run: mnemoscope inspect {result.best_folder}")
             print(f"Page: {result.page}")
         for message in (*(f"Failed: {failure}" for failure in result.failed), *result.problems):
             print(message, file=sys.stderr)

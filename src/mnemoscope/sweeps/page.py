@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from html import escape
-from typing import Any
 
 from mnemoscope import registry
 from mnemoscope.inspection.uses import uses_of_config
@@ -13,7 +12,7 @@ from mnemoscope.report.markup import figure_markup, links_markup, table_markup
 from mnemoscope.report.provenance import citation_section, provenance_section
 from mnemoscope.sweeps.figure import draw_objective, draw_parallel
 from mnemoscope.sweeps.results import PointResult, SweepResult, best_run
-from mnemoscope.sweeps.sweep import Point
+from mnemoscope.sweeps.search_space import short_text
 
 MOST_ROWS = 200
 """Largest number of rows of the table on the page; summary.json has all."""
@@ -36,7 +35,7 @@ def render_sweep(result: SweepResult, command: str = "") -> str:
 
 
 def _table_section(result: SweepResult) -> Section:
-    rows = [[_text(value) for value in row.values()] for row in result.table()[:MOST_ROWS]]
+    rows = [[short_text(value) for value in row.values()] for row in result.table()[:MOST_ROWS]]
     omitted = f" The first {MOST_ROWS} of {len(result.points)}." if len(result.points) > MOST_ROWS else ""
     table = table_markup("Points", list(result.table()[0]), rows)
     return Section("Points", f"Sorted by the mean over the seeds, the best first.{omitted}", table)
@@ -44,7 +43,8 @@ def _table_section(result: SweepResult) -> Section:
 
 def _best_section(result: SweepResult) -> Section:
     links = [_link(result, point) for point in result.points[:LISTED] if point.value is not None]
-    return Section("Best runs", "The best run of each of the best points.", links_markup(links) + _advice(result))
+    advice = f"<p>Inspect the best run: <code>mnemoscope inspect {escape(str(result.best_folder))}</code></p>"
+    return Section("Best runs", "The best run of each of the best points.", links_markup(links) + advice)
 
 
 def _objective_section(result: SweepResult) -> Section:
@@ -67,7 +67,7 @@ def _cites(result: SweepResult) -> list[str]:
     """Return the BibTeX keys of the runs and of the search method."""
     sweep, uses = result.sweep, [Use("search", result.sweep.method)]
     for point in result.points:
-        uses += uses_of_config(sweep.config(Point(point.number, point.values), sweep.seeds[0]))
+        uses += uses_of_config(sweep.config(point, sweep.seeds[0]))
     return list(cited(uses))
 
 
@@ -75,7 +75,7 @@ def _summary(result: SweepResult) -> str:
     sweep, best = result.sweep, result.best
     seeds = f", {len(sweep.seeds)} seeds each" if len(sweep.seeds) > 1 else ""
     done = f"{len(result.points)} of {sweep.point_count} points{seeds}: {registry.searches[sweep.method].summary}."
-    outcome = "Every run diverged." if best is None else f"Best {sweep.objective} {_text(best.value)}: {_values(best)}."
+    outcome = "Every run diverged." if best is None else f"Best {sweep.objective} {short_text(best.value)}: {best}."
     failures = f"<p>{len(result.failed)} runs failed: {escape('; '.join(result.failed))}</p>" if result.failed else ""
     return f"<p>{escape(outcome)}</p><p>{escape(done)}</p>{failures}"
 
@@ -85,20 +85,4 @@ def _link(result: SweepResult, point: PointResult) -> tuple[str, str]:
     assert run is not None  # the point has a value
     page = "page.html" if (result.folder / run.hash / "page.html").exists() else ""
     seed = f", seed {run.seed}" if len(result.sweep.seeds) > 1 else ""
-    return f"{result.sweep.objective} {_text(run.value)}: {_values(point)}{seed}", f"{run.hash}/{page}"
-
-
-def _advice(result: SweepResult) -> str:
-    best = result.best
-    run = None if best is None else best_run(best.runs, result.sweep)
-    if run is None:
-        return ""
-    return f"<p>Inspect the best run: <code>mnemoscope inspect {escape(str(result.folder / run.hash))}</code></p>"
-
-
-def _values(point: PointResult) -> str:
-    return ", ".join(f"{name} {_text(value)}" for name, value in point.values.items())
-
-
-def _text(value: Any) -> str:
-    return "none" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
+    return f"{result.sweep.objective} {short_text(run.value)}: {point}{seed}", f"{run.hash}/{page}"

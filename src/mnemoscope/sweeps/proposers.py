@@ -7,10 +7,12 @@ import re
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from random import Random
 from typing import Any, Protocol, runtime_checkable
 
+from mnemoscope.base.lazy_imports import import_extra
 from mnemoscope.sweeps.methods import METHODS
 from mnemoscope.sweeps.search_space import Choices, Integers
 from mnemoscope.sweeps.sweep import Point, Sweep
@@ -43,16 +45,14 @@ class FixedProposer:
         self.points = self.remaining = list(sweep.points())
 
     def ask(self) -> list[Point]:
-        """Return all points; see `Proposer.ask`."""
         points, self.remaining = self.remaining, []
         return points
 
     def proposed(self) -> list[Point]:
-        """Return all points; see `Proposer.proposed`."""
         return self.points
 
     def tell(self, point: Point, value: float | None) -> None:
-        """Ignore the result; see `Proposer.tell`."""
+        pass
 
 
 class OptunaProposer:
@@ -82,7 +82,6 @@ class OptunaProposer:
         self.distributions = {name: self._distribution(values) for name, values in sweep.over.items()}
 
     def ask(self) -> list[Point]:
-        """Return the rest of an interrupted batch, or a new batch; see `Proposer.ask`."""
         trials = self.study.get_trials(deepcopy=False)
         pending = [trial for trial in trials if not trial.state.is_finished() and trial.number not in self.asked]
         first, step = pending[0].number if pending else len(trials), self.sweep.at_a_time
@@ -94,13 +93,11 @@ class OptunaProposer:
         return points
 
     def proposed(self) -> list[Point]:
-        """Return the points whose values are all chosen; see `Proposer.proposed`."""
         trials = self.study.get_trials(deepcopy=False)[: self.sweep.point_count]
         return [self._point(trial) for trial in trials if self._is_complete(trial)]
 
     def tell(self, point: Point, value: float | None) -> None:
-        """Pass a result to Optuna; see `Proposer.tell`. Samplers rank a "pruned" point below all others."""
-        state = self.optuna.trial.TrialState
+        state = self.optuna.trial.TrialState  # samplers rank a "pruned" point below all others
         with self._quiet():
             self.study.sampler = self._sampler(point.number)
             self.study.tell(point.number, value, state.PRUNED if value is None else state.COMPLETE)
@@ -134,13 +131,8 @@ class OptunaProposer:
         make = getattr(samplers, method.sampler)
         if not method.counts:
             return make(seed=seed, **method.options)
-        independent = samplers.RandomSampler(seed=seed)
-        return make(
-            seed=self.sweep.sampling_seed % 2**31,
-            independent_sampler=independent,
-            warn_independent_sampling=False,
-            **method.options,
-        )
+        independent = {"independent_sampler": samplers.RandomSampler(seed=seed), "warn_independent_sampling": False}
+        return make(seed=self.sweep.sampling_seed % 2**31, **independent, **method.options)
 
     def _distribution(self, values: Any) -> Any:
         kinds = self.optuna.distributions
@@ -151,9 +143,8 @@ class OptunaProposer:
 
     def _journal(self, path: Path) -> Any:
         storages = self.optuna.storages
-        path.with_name(f"{path.name}.lock").unlink(
-            missing_ok=True
-        )  # left by a killed process: no other process uses this folder
+        # a lock was left by a killed process: no other process uses this folder
+        path.with_name(f"{path.name}.lock").unlink(missing_ok=True)
         _check_journal(path)
         return storages.JournalStorage(storages.journal.JournalFileBackend(str(path.resolve())))
 
@@ -229,16 +220,9 @@ def _suggest(trial: Any, name: str, values: Any) -> Any:
 
 def _optuna(method: str) -> Any:
     """Import Optuna and what the method needs; raise an error with the command that installs it."""
-    needed = {"optuna": "Optuna", **({"cmaes": "cmaes"} if method == "cma-es" else {})}
-    for module, name in needed.items():
-        try:
-            __import__(module)
-        except ImportError as error:
-            raise ModuleNotFoundError(f"The method {method} needs {name}: pip install 'mnemoscope[sweep]'.") from error
-    import optuna  # pyright: ignore[reportMissingImports]
-    import optuna.storages.journal  # pyright: ignore[reportMissingImports]
-
-    return optuna
+    for module in ("optuna", "optuna.storages.journal", *(["cmaes"] if method == "cma-es" else [])):
+        import_extra(module, "sweep", f"The method {method} needs")
+    return import_module("optuna")
 
 
 def _check_journal(path: Path) -> None:

@@ -10,7 +10,6 @@ from statistics import mean
 from typing import Any
 
 from mnemoscope.base.files import read_json
-from mnemoscope.sweeps.search_space import Value
 from mnemoscope.sweeps.sweep import Point, Sweep
 from mnemoscope.training.trial import TRIAL
 
@@ -30,13 +29,9 @@ class EndedRun:
 
 
 @dataclass(frozen=True)
-class PointResult:
+class PointResult(Point):
     """A point of the search space and its runs."""
 
-    number: int
-    """Position in the order in which the points were chosen."""
-    values: Mapping[str, Value]
-    """Values by field."""
     runs: Sequence[EndedRun]
     """Runs that have ended, one per seed."""
     seeds: int
@@ -83,6 +78,12 @@ class SweepResult:
         """The best point; None if there is no point whose runs have all ended without diverging."""
         return self.points[0] if self.points and self.points[0].value is not None else None
 
+    @property
+    def best_folder(self) -> Path | None:
+        """Folder of the best run of the best point; None if there is no best point."""
+        run = best_run(self.best.runs, self.sweep) if self.best else None
+        return self.folder / run.hash if run else None
+
     def table(self) -> list[dict[str, Any]]:
         """Return one row per point: its values, the objective, the number of seeds, and its best run."""
         return [self._row(point) for point in self.points]
@@ -95,21 +96,19 @@ class SweepResult:
             row["seeds"] = f"{len(point.runs)} of {len(self.sweep.seeds)}"
         if any(other.diverged for other in self.points):
             row["diverged"] = point.diverged
-        best = best_run(point.runs, self.sweep)
-        return {**row, "run": (best or point.runs[0]).hash}
+        return {**row, "run": (best_run(point.runs, self.sweep) or point.runs[0]).hash}
 
     def as_json(self) -> dict[str, Any]:
         """Return the results as JSON data."""
         best = self.best
-        run = None if best is None else best_run(best.runs, self.sweep)
         return {
             "sweep": self.sweep.base.name,
             "folder": str(self.folder),
             "page": str(self.page),
             **self.sweep.as_json(),
             "best": None
-            if best is None or run is None
-            else {"values": dict(best.values), "value": best.value, "folder": str(self.folder / run.hash)},
+            if best is None
+            else {"values": dict(best.values), "value": best.value, "folder": str(self.best_folder)},
             "points": [
                 {
                     "number": point.number,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from mnemoscope.base.files import lock_folder, write_atomically, write_json
 from mnemoscope.engines import Engine, Event, InProcess, Job
@@ -53,9 +52,8 @@ def run_sweep(
     folder = sweep_folder(sweep.base.name, root)
     with lock_folder(folder, "running a sweep"):
         prepare_folder(sweep, folder, resume, place)
-        earlier = {
-            path.parent.name for path in folder.glob(f"*/{TRIAL}") if read_report(path)
-        }  # raises on a damaged one
+        # raises on a damaged one
+        earlier = {path.parent.name for path in folder.glob(f"*/{TRIAL}") if read_report(path)}
         proposer = make_proposer(sweep, folder, storage)
         display = JobDisplay(sweep.base.name, sweep.point_count * len(sweep.seeds), progress)
         events = _events(sweep, Path(root), proposer, engine or InProcess(progress), display, bool(earlier))
@@ -108,10 +106,9 @@ def _jobs(sweep: Sweep, root: Path, points: Sequence[Point]) -> list[Job]:
             config = sweep.config(point, seed)
             folder = sweep_folder(sweep.base.name, "") / config.hash
             if not (root / folder / TRIAL).exists():
-                values = ", ".join(f"{name} {_short(value)}" for name, value in point.values.items())
                 arguments = {"settings": asdict(config), "below": SUBFOLDER}
                 function = "mnemoscope.training.trial:run_trial"
-                jobs[config.hash] = Job(f"{values}, seed {seed}", function, arguments, str(root), str(folder))
+                jobs[config.hash] = Job(f"{point}, seed {seed}", function, arguments, str(root), str(folder))
     return list(jobs.values())
 
 
@@ -126,7 +123,3 @@ def _check_objective(sweep: Sweep) -> None:
     model = build_model(sweep.base, task)
     scores = evaluate(model, task, [task.batch(2, seed=0, number=0)])
     objective_value({**scores, "steps": 0, "seconds": 0.0, "baseline": 0.0}, sweep.objective)
-
-
-def _short(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)

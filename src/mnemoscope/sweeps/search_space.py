@@ -7,12 +7,12 @@ On the command line and in a TOML file they are written as text: `0.1,0.3`, `uni
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import exp, floor, isfinite, log
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, ClassVar
 
 from mnemoscope.config.options import Option
 from mnemoscope.config.toml_format import read_toml
@@ -60,13 +60,19 @@ class Uniform:
     high: float
     log: bool = False
 
+    kinds: ClassVar = ("uniform", "log")
+    """Names of the range in the notation of the command line: without and with `log`."""
+
     def __post_init__(self) -> None:
-        _check_range(self.low, self.high, self.log)
+        if not (isfinite(self.low) and isfinite(self.high) and self.low < self.high):
+            raise ValueError(f"the lower end, {self.low!r}, must be below the upper, {self.high!r}, and both finite")
+        if self.log and self.low <= 0:
+            raise ValueError(f"the lower end of a logarithmic range must be above 0, but is {self.low!r}")
 
     @property
     def text(self) -> str:
         """The notation of the command line."""
-        return f"{'log' if self.log else 'uniform'}:{self.low!r}:{self.high!r}"
+        return f"{self.kinds[self.log]}:{self.low!r}:{self.high!r}"
 
     @property
     def probes(self) -> tuple[Value, ...]:
@@ -82,28 +88,12 @@ class Uniform:
 
 
 @dataclass(frozen=True)
-class Integers:
+class Integers(Uniform):
     """An integer from `low` to `high`, both included, uniform in the integer or, with `log`, in its logarithm."""
 
-    low: int
-    high: int
-    log: bool = False
-
-    def __post_init__(self) -> None:
-        _check_range(self.low, self.high, self.log)
-
-    @property
-    def text(self) -> str:
-        """The notation of the command line."""
-        return f"{'log-integers' if self.log else 'integers'}:{self.low}:{self.high}"
-
-    @property
-    def probes(self) -> tuple[Value, ...]:
-        """Values to check before a sweep: both ends of the range."""
-        return (self.low, self.high)
+    kinds: ClassVar = ("integers", "log-integers")
 
     def draw(self, random: Random) -> Value:
-        """Return a random value."""
         fraction = random.random()
         if not self.log:
             return self.low + floor(fraction * (self.high - self.low + 1))
@@ -111,8 +101,7 @@ class Integers:
         return min(self.high, max(self.low, round(exp(low + fraction * (high - low)))))
 
 
-Distribution = Choices | Uniform | Integers
-Space = Mapping[str, Distribution]
+Distribution = Choices | Uniform
 
 
 def parse_distribution(text: str) -> Distribution:
@@ -124,15 +113,15 @@ def parse_distribution(text: str) -> Distribution:
     (('tanh', 'relu'), (None, 0.5, True, 16))
     """
     kind, *ends = text.split(":")
-    if kind not in ("uniform", "log", "integers", "log-integers"):
+    if kind not in Uniform.kinds + Integers.kinds:
         return Choices(tuple(map(_parse_value, text.split(",")))) if text else Choices(())
-    integers, logarithmic = "integers" in kind, kind.startswith("log")
+    range_class: type[Uniform] = Integers if kind in Integers.kinds else Uniform
     try:
-        low, high = map(int if integers else float, ends)
+        low, high = map(int if range_class is Integers else float, ends)
     except ValueError:
-        numbers = "whole numbers" if integers else "numbers"
+        numbers = "whole numbers" if range_class is Integers else "numbers"
         raise ValueError(f"{text!r} is not {kind}:LOW:HIGH with two {numbers}") from None
-    return Integers(int(low), int(high), logarithmic) if integers else Uniform(low, high, logarithmic)
+    return range_class(low, high, log=kind.startswith("log"))
 
 
 def parse_space(assignments: Iterable[str]) -> dict[str, Distribution]:
@@ -178,11 +167,9 @@ def _add(space: dict[str, Distribution], name: str, values: Any, where: str = ""
         raise ValueError(f"{where}{name}: {error}. There are {FORMS}.") from None
 
 
-def _check_range(low: float, high: float, logarithmic: bool) -> None:
-    if not (isfinite(low) and isfinite(high) and low < high):
-        raise ValueError(f"the lower end, {low!r}, must be below the upper one, {high!r}, and both finite")
-    if logarithmic and low <= 0:
-        raise ValueError(f"the lower end of a logarithmic range must be above 0, but is {low!r}")
+def short_text(value: Any) -> str:
+    """Return a value for tables and labels, with four digits of a fraction."""
+    return "none" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _parse_value(text: str) -> Value:

@@ -20,7 +20,7 @@ from mnemoscope.config.options import options_of
 from mnemoscope.config.run_config import RunConfig, changed
 from mnemoscope.store import newer_version_note
 from mnemoscope.sweeps.methods import METHODS
-from mnemoscope.sweeps.search_space import Choices, Distribution, Value
+from mnemoscope.sweeps.search_space import Choices, Distribution, Value, short_text
 from mnemoscope.training.build import build_task, checked_cell_options
 
 Direction = Literal["minimise", "maximise"]
@@ -46,6 +46,9 @@ class Point:
     """Position in the order in which the points were chosen."""
     values: Mapping[str, Value]
     """Values by field."""
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name} {short_text(value)}" for name, value in self.values.items())
 
 
 @dataclass(frozen=True)
@@ -160,12 +163,9 @@ class Sweep:
                 changes.setdefault(table, {})[key] = value
             else:
                 changes[name] = value
-        replaced = [
-            table
-            for table, owner in _TABLES.items()
-            if owner in changes and changes[owner] != getattr(self.base, owner)
-        ]
-        return changed(replace(self.base, **{table: {} for table in replaced}), changes, seed=seed)
+        base = vars(self.base)
+        replaced = {table: {} for table, owner in _TABLES.items() if changes.get(owner, base[owner]) != base[owner]}
+        return changed(replace(self.base, **replaced), changes, seed=seed)
 
     def probes(self) -> Iterator[Point]:
         """Yield points to check before the first run: all points, or for Optuna the ends of each range."""
