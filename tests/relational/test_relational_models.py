@@ -37,7 +37,7 @@ from mnemoscope.relational.similarity import (
     Symmetric,
     build_similarity,
 )
-from mnemoscope.training.penalties import HasPenalty
+from mnemoscope.training.bptt import HasPenalty
 from tests.slow import representatives
 
 ROUNDING = 1e-12  # float64, sums of some hundreds of terms of order 1

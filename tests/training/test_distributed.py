@@ -22,8 +22,7 @@ from mnemoscope.config.run_config import RunConfig
 from mnemoscope.relational import Scenes
 from mnemoscope.tasks import Batch
 from mnemoscope.training import RunFolder, build_model, build_task, train
-from mnemoscope.training.bptt import backpropagate
-from mnemoscope.training.penalties import HasPenalty
+from mnemoscope.training.bptt import HasPenalty, backpropagate
 from mnemoscope.training.process_group import ProcessGroup, check_divisible, join_process_group
 from tests.slow import SLOW
 

@@ -35,8 +35,7 @@ from mnemoscope.training import (
     task_named,
     train,
 )
-from mnemoscope.training.bptt import backpropagate
-from mnemoscope.training.penalties import HasPenalty
+from mnemoscope.training.bptt import HasPenalty, backpropagate
 from tests.slow import representatives
 
 CONFIG = RunConfig("try", "rmts", cell="corelnet", learning_rate=5e-4, steps=6, batch_size=12, evaluate_every=2,

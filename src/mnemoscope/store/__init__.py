@@ -4,7 +4,7 @@ Reading changes no file. What cannot be read is reported next to what can.
 """
 
 from mnemoscope.store.export import write_csv as write_csv, write_parquet as write_parquet
-from mnemoscope.store.runs import (
+from mnemoscope.store.run_table import (
     RUN_FILES as RUN_FILES,
     informative_columns as informative_columns,
     newer_version_note as newer_version_note,

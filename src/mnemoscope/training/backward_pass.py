@@ -6,10 +6,9 @@ from mnemoscope.cells import Model
 from mnemoscope.cells.state import State
 from mnemoscope.config.run_config import RunConfig
 from mnemoscope.tasks import Batch, Task
-from mnemoscope.training.bptt import BatchLoss, backpropagate
+from mnemoscope.training.bptt import BatchLoss, backpropagate, penalised_modules
 from mnemoscope.training.checkpoint import Counters
 from mnemoscope.training.interruption import Interruption
-from mnemoscope.training.penalties import penalised_modules
 from mnemoscope.training.process_group import GradientSums, ProcessGroup, clear_unused_gradients
 from mnemoscope.training.seeding import seeded
 
@@ -17,13 +16,8 @@ from mnemoscope.training.seeding import seeded
 class BackwardPass:
     """Callable that runs a batch forward and backward; afterwards the gradients are those of the whole batch.
 
-    Args:
-        model: the network.
-        config: truncation, batch size, seed and device.
-        group: the processes that share each batch.
-        counters: number of the present step, which seeds the random numbers of the pass.
-        interruption: a request to stop, which the processes agree on together with the gradients.
-
+    The present step of `counters` seeds the random numbers of the pass. The processes agree on a request to stop, in
+    `interruption`, together with the gradients.
     """
 
     def __init__(

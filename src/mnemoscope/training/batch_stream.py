@@ -10,24 +10,13 @@ from mnemoscope.training.checkpoint import Counters
 class BatchStream:
     """Training batches of a task, one per optimiser step, with the next batch drawn ahead.
 
-    A task without a curriculum has a single stage, the task itself. `counters.stage` is the present stage and
-    `counters.step` the number of the next batch, so that a resumed run draws the same batches.
-
-    Args:
-        task: the task, whose `stages` are the curriculum.
-        config: batch size, seed, number of steps, and the score that completes a stage.
-        counters: step and stage of the run; the stage is updated in place.
-
+    A task without a curriculum has a single stage, the task itself. `counters.stage` is the present stage, updated in
+    place, and `counters.step` the number of the next batch, so that a resumed run draws the same batches.
     """
 
     def __init__(self, task: Task, config: RunConfig, counters: Counters) -> None:
         self._stages, self._config, self._counters = task.stages(), config, counters
         self._ahead: Batch | None = None
-
-    @property
-    def stages(self) -> int:
-        """Number of stages of the curriculum."""
-        return len(self._stages)
 
     @property
     def task(self) -> Task:
@@ -37,7 +26,7 @@ class BatchStream:
     @property
     def is_last_stage(self) -> bool:
         """Whether the present stage is the task itself."""
-        return self._counters.stage == self.stages - 1
+        return self._counters.stage == len(self._stages) - 1
 
     def next(self) -> Batch:
         """Return the batch of the present step."""

@@ -1,18 +1,35 @@
-"""Forward and backward pass over one batch by truncated back-propagation through time (BPTT)."""
+"""Forward and backward pass over one batch by truncated back-propagation through time (BPTT), with penalties."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from mnemoscope.cells import Model
 from mnemoscope.cells.state import State, map_state
 from mnemoscope.tasks import Batch, Task
-from mnemoscope.training.penalties import HasPenalty
+
+
+@runtime_checkable
+class HasPenalty(Protocol):
+    """A module with a penalty, such as a matrix that is held near a manifold or a screen that learns to predict.
+
+    The penalty is a mean over the sequences of a batch, or independent of them. With several processes, each process
+    weights it by its share of the sequences.
+    """
+
+    def penalty(self) -> Tensor | None:
+        """Return the penalty after the forward pass of a step, or None if there is none."""
+        ...
+
+
+def penalised_modules(model: nn.Module) -> list[HasPenalty]:
+    """Return the modules of a model that have a penalty."""
+    return [module for module in model.modules() if isinstance(module, HasPenalty)]
 
 
 class BatchLoss(NamedTuple):

@@ -58,10 +58,7 @@ class Callback:
 class CallbackList(Callback):
     """Several callbacks, each a `Callback` or a plain function that is called with a `StepInfo` after every step.
 
-    Args:
-        callbacks: the callbacks, called in this order.
-        resources: stack that closes them when training ends.
-
+    `resources` closes them when training ends.
     """
 
     def __init__(self, callbacks: Sequence[Callback | Callable[[StepInfo], None]], resources: ExitStack) -> None:

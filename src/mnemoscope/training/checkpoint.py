@@ -83,11 +83,8 @@ def save_checkpoint(
     path: Path, model: Model, optimiser: Optimizer, counters: Counters, carried: Carried, config_hash: str
 ) -> None:
     """Write everything that the next step depends on; batches and seeds follow from the number of steps done."""
-    tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
-    tensors |= optimiser_tensors(model, optimiser)
+    tensors = network_tensors(model, optimiser, carried.state)
     tensors |= {f"best.{name}": tensor for name, tensor in (carried.best or {}).items()}
-    if carried.state is not None:
-        tensors |= {f"state.{name}": tensor for name, tensor in named_leaves(carried.state)}
     write_tensors(path, tensors, {"config": config_hash, "counters": asdict(counters)})
 
 
@@ -96,40 +93,36 @@ def restore_checkpoint(path: Path, model: Model, optimiser: Optimizer, config_ha
     tensors, header = read_tensors(path)
     if header["config"] != config_hash:
         raise ValueError(f"{path} belongs to a run with hash {header['config']}, but this one has {config_hash}.")
-    load_weights(model, with_prefix("model.", tensors), path)
-    restore_optimiser(model, optimiser, tensors)
-    carried = Carried(restore_state(model, with_prefix("state.", tensors)), with_prefix("best.", tensors) or None)
-    return Counters(**header["counters"]), carried
+    state = restore_network(model, optimiser, tensors, path)
+    return Counters(**header["counters"]), Carried(state, with_prefix("best.", tensors) or None)
 
 
-def optimiser_tensors(model: Model, optimiser: Optimizer) -> dict[str, Tensor]:
-    """Return the state of an optimiser as tensors named `optimiser.<key>.<parameter>`."""
-    tensors = {}
+def network_tensors(model: Model, optimiser: Optimizer, state: State | None) -> dict[str, Tensor]:
+    """Return weights, optimiser and state as tensors named `model.*`, `optimiser.<key>.<parameter>` and `state.*`."""
+    tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
     for name, parameter in _named_parameters(model, optimiser):
         for key, value in optimiser.state[parameter].items():
             if not isinstance(value, Tensor):
                 raise TypeError(f"{type(optimiser).__name__} keeps a {type(value).__name__} as {key!r}, not a tensor.")
             tensors[f"optimiser.{key}.{name}"] = value
-    return tensors
+    return tensors | {f"state.{name}": tensor for name, tensor in ([] if state is None else named_leaves(state))}
 
 
-def restore_optimiser(model: Model, optimiser: Optimizer, tensors: dict[str, Tensor]) -> None:
-    """Restore the state of an optimiser in place from `optimiser_tensors`; other tensors are ignored."""
+def restore_network(model: Model, optimiser: Optimizer, tensors: dict[str, Tensor], path: Path) -> State | None:
+    """Restore weights and optimiser in place from the `network_tensors` in a file, and return the state, if any."""
+    load_weights(model, with_prefix("model.", tensors), path)
     names = [name for name, _ in _named_parameters(model, optimiser)]
-    state: dict[int, dict[str, Any]] = {number: {} for number in range(len(names))}
+    kept: dict[int, dict[str, Any]] = {number: {} for number in range(len(names))}
     for full_name, value in with_prefix("optimiser.", tensors).items():
         key, _, name = full_name.partition(".")
-        state[names.index(name)][key] = value
-    optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
-
-
-def restore_state(model: Model, tensors: dict[str, Tensor]) -> State | None:
-    """Return the tensors as a state of the model's cell, on the device of the weights; None if there are none."""
-    if not tensors:
+        kept[names.index(name)][key] = value
+    optimiser.load_state_dict({"state": kept, "param_groups": optimiser.state_dict()["param_groups"]})
+    state = with_prefix("state.", tensors)
+    if not state:
         return None
     template, device = model.cell.initial_state(1), next(model.parameters()).device
-    names = iter([name for name, _ in named_leaves(template)])
-    return map_state(lambda _: tensors[next(names)].to(device), template)
+    leaves = iter([name for name, _ in named_leaves(template)])
+    return map_state(lambda _: state[next(leaves)].to(device), template)
 
 
 def _named_parameters(model: Model, optimiser: Optimizer) -> Iterator[tuple[str, Tensor]]:

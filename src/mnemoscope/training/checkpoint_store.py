@@ -25,13 +25,7 @@ from mnemoscope.training.run_folder import RunFolder
 class CheckpointStore:
     """The checkpoint file of a run, and the time spent on the run so far.
 
-    Args:
-        folder: folder of the run.
-        model: saved and restored in place.
-        optimiser: saved and restored in place.
-        config: settings of the run; a checkpoint of other settings is refused.
-        group: the processes of the run.
-
+    Model and optimiser are saved, and restored in place. A checkpoint of other settings than `config` is refused.
     """
 
     def __init__(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from itertools import repeat
 from typing import TypeVar
 
@@ -83,12 +83,8 @@ def evaluate_tasks(
         if batches < 1 or (whole is not None and batches > whole):
             most = "" if whole is None else f" and at most {whole}, which is all of the {split} split"
             raise ValueError(f"batches must be at least 1{most}, but is {batches} for the task {name!r}.")
-    return {
-        name: evaluate(
-            model,
-            task,
-            (task.batch(sequences, seed, number, split).to(device) for number in range(batches)),
-            window=window,
-        )
-        for name, task in tasks.items()
-    }
+
+    def drawn(task: Task) -> Iterator[Batch]:
+        return (task.batch(sequences, seed, number, split).to(device) for number in range(batches))
+
+    return {name: evaluate(model, task, drawn(task), window=window) for name, task in tasks.items()}

@@ -1,4 +1,4 @@
-"""Evaluations of a run on held-out batches, and its final result."""
+"""Evaluations of a run on held-out batches, rules that stop it, and its final result."""
 
 from __future__ import annotations
 
@@ -7,31 +7,21 @@ from typing import Any
 
 from mnemoscope.cells import Model
 from mnemoscope.config.run_config import ENDLESS_EVALUATION, RunConfig
+from mnemoscope.store.run_table import NOT_SCORES
 from mnemoscope.tasks import Split, Task
 from mnemoscope.training.checkpoint import Carried, Counters
 from mnemoscope.training.evaluation import evaluate
-from mnemoscope.training.non_finite import non_finite_loss
 from mnemoscope.training.process_group import ProcessGroup
-from mnemoscope.training.result import TrainResult
+from mnemoscope.training.result import StopReason, TrainResult, non_finite_loss
 from mnemoscope.training.run_folder import RunFolder
 from mnemoscope.training.seeding import seeded
-
-_NOT_SCORES = ("step", "learning_rate", "train_loss", "gradient_norm", "left_out", "stage", "loss")
-"""Keys of a line of metrics.jsonl that are not scores of the task."""
 
 
 class Evaluator:
     """Evaluates the model of a run, on the main process only.
 
     Batches come from the validation split of a task with a data set, and from the test split of a generated task.
-
-    Args:
-        model: the network.
-        task: the task itself, whatever the stage of its curriculum.
-        config: number of batches, batch size, seed and device.
-        folder: folder of the run.
-        group: the processes of the run.
-
+    The task is the last stage of its curriculum, whatever the present one.
     """
 
     def __init__(self, model: Model, task: Task, config: RunConfig, folder: RunFolder, group: ProcessGroup) -> None:
@@ -68,18 +58,11 @@ class Evaluator:
         if carried.best is not None:
             self._model.load_state_dict(carried.best)
             last = self._evaluate("test", "test", self._task.batches(self._config.batch_size, "test") or 0, counters)
-        scores = {name: last[name] for name in last if name not in _NOT_SCORES}
-        self._folder.save_model(self._model, self._config)
-        result = TrainResult(
-            self._folder.path,
-            counters.step,
-            counters.stopped,
-            last["loss"],
-            scores,
-            self._task.baseline(),
-            counters.seconds,
-        )
-        self._folder.save_result(result)
+        folder, scores = self._folder, {name: last[name] for name in last if name not in NOT_SCORES}
+        folder.save_model(self._model, self._config)
+        ended = (counters.step, counters.stopped, last["loss"], scores, self._task.baseline(), counters.seconds)
+        result = TrainResult(folder.path, *ended)
+        folder.save_result(result)
         return result
 
     def _line(self, counters: Counters, learning_rate: float) -> dict[str, Any]:
@@ -109,3 +92,19 @@ class Evaluator:
         if not isfinite(scores["loss"]):
             raise non_finite_loss(f"The evaluation loss is {scores['loss']}", counters.step, self._folder.checkpoint)
         return scores
+
+
+def stop_reason(config: RunConfig, counters: Counters, line: dict[str, Any]) -> StopReason | None:
+    """Update the counters of the lowest loss with an evaluation, and return why the run stops; None: it continues."""
+    if counters.lowest_loss is None or line["loss"] < counters.lowest_loss:
+        counters.lowest_loss, counters.stale = line["loss"], 0
+    else:
+        counters.stale += 1
+        counters.worse += 1
+    low_enough = config.target_loss is None or line["loss"] <= config.target_loss
+    good_enough = config.target_score is None or line["accuracy"] >= config.target_score
+    if low_enough and good_enough and (config.target_loss, config.target_score) != (None, None):
+        return "target"
+    if counters.step == config.steps:
+        return "steps"
+    return "patience" if config.patience is not None and counters.stale >= config.patience else None

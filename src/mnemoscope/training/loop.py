@@ -16,17 +16,14 @@ from mnemoscope.training.backward_pass import BackwardPass
 from mnemoscope.training.batch_stream import BatchStream
 from mnemoscope.training.callbacks import Callback, CallbackList, StartInfo, StepInfo
 from mnemoscope.training.checkpoint_store import CheckpointStore
-from mnemoscope.training.cpu_settings import cpu_threads, flush_denormals
-from mnemoscope.training.evaluator import Evaluator
+from mnemoscope.training.evaluator import Evaluator, stop_reason
 from mnemoscope.training.interruption import Interruption
 from mnemoscope.training.metrics_file import MetricsFile
-from mnemoscope.training.non_finite import non_finite_loss
 from mnemoscope.training.optimiser import set_learning_rate
 from mnemoscope.training.process_group import ProcessGroup, join_process_group
-from mnemoscope.training.result import TrainResult
+from mnemoscope.training.result import TrainResult, non_finite_loss
 from mnemoscope.training.run_folder import RunFolder
-from mnemoscope.training.setup import Setup, set_up
-from mnemoscope.training.stopping import stop_reason
+from mnemoscope.training.setup import Setup, cpu_settings, set_up
 
 
 def train(
@@ -69,8 +66,7 @@ def train(
         setup = set_up(config, folder, group, resources, resume=resume, overwrite=overwrite, progress=progress)
         if isinstance(setup, TrainResult):
             return setup
-        resources.enter_context(cpu_threads(config.threads))
-        resources.enter_context(flush_denormals())
+        resources.enter_context(cpu_settings(config.threads))
         listeners = CallbackList([*callbacks, *setup.loggers] if group.is_main else [], resources)
         return _train(config, folder, setup, group, listeners, progress and group.is_main)
 

@@ -5,17 +5,13 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 
 class MetricsFile:
-    """metrics.jsonl, open for appending lines.
+    """metrics.jsonl, open for appending lines; the path is None in a process that writes nothing.
 
-    Args:
-        path: path of the file, created if absent; None for a process that writes nothing.
-        size: bytes that belong to the checkpoint from which the run continues; later lines are removed.
-
+    `size` is the number of bytes at the checkpoint from which the run continues; later lines are removed.
     """
 
     def __init__(self, path: Path | None, size: int) -> None:
@@ -34,7 +30,7 @@ class MetricsFile:
     def __enter__(self) -> MetricsFile:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._file is not None:
             self._file.close()
 

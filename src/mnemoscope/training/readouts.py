@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -16,40 +16,41 @@ from mnemoscope.cells.unrolled import prepared_steps
 Network = EchoState | Sequence[EchoState] | Model
 
 
-@runtime_checkable
-class TrainableReadout(Protocol):
+class TrainableReadout(ABC):
     """A network that runs step by step, with a readout matrix that may change between steps.
 
     Several reservoirs are trained in parallel; a single network is the case of one learner.
     """
 
+    single: bool
+    """Whether the caller's inputs, outputs and readout have no dimension of learners."""
     weight: Tensor
     """Readout matrices, (learners, output, features)."""
-    z: Tensor | None
+    z: Tensor | None = None
     """Output that is fed back at the next step, (learners, batch, output)."""
 
+    @abstractmethod
     def steps(self) -> Iterator[Tensor]:
         """Yield the features after each step, (learners, batch, features)."""
-        ...
+
+    @abstractmethod
+    def write_back(self) -> None:
+        """Copy the readout into the network."""
+
+    @abstractmethod
+    def last_state(self) -> State:
+        """Return the state after the last step."""
 
     def snapshot(self) -> Tensor:
         """Return a copy of the readout in the form of the network's readout."""
-        ...
-
-    def write_back(self) -> None:
-        """Copy the readout into the network."""
-        ...
+        return self.weight[0].clone() if self.single else self.weight.clone()
 
     def like_inputs(self, outputs: Tensor) -> Tensor:
         """Return outputs (time, learners, batch, output) with the leading dimensions of the caller's inputs."""
-        ...
-
-    def last_state(self) -> State:
-        """Return the state after the last step."""
-        ...
+        return outputs[:, 0] if self.single else outputs
 
 
-class ReservoirReadout:
+class ReservoirReadout(TrainableReadout):
     """W_o of one or several echo state networks, whose output may be fed back."""
 
     def __init__(
@@ -65,7 +66,6 @@ class ReservoirReadout:
         if state is not None:
             state = state.unsqueeze(0) if single else state
         self.x = self.reservoirs.initial_state(batch) if state is None else state
-        self.z: Tensor | None = None
         self.noise, self.generator = noise, torch.Generator().manual_seed(seed)
 
     def steps(self) -> Iterator[Tensor]:
@@ -81,23 +81,19 @@ class ReservoirReadout:
             rates = reservoirs.rates(self.x)
             yield rates
 
-    def snapshot(self) -> Tensor:
-        return self.weight[0].clone() if self.single else self.weight.clone()
-
     def write_back(self) -> None:
         for cell, weight in zip(self.cells, self.weight, strict=True):
             assert cell.readout is not None
             cell.readout.copy_(weight)
 
-    def like_inputs(self, outputs: Tensor) -> Tensor:
-        return outputs[:, 0] if self.single else outputs
-
     def last_state(self) -> State:
         return self.x[0] if self.single else self.x
 
 
-class ModelReadout:
+class ModelReadout(TrainableReadout):
     """The linear readout of a `Model` of any cell; a constant feature stands for its bias."""
+
+    single = True
 
     def __init__(self, model: Model, inputs: Tensor, state: State | None) -> None:
         self.cell, self.linear = model.cell, model.linear_readout
@@ -109,7 +105,6 @@ class ModelReadout:
         weight = self.linear.weight.detach()
         columns = [weight] if self.linear.bias is None else [weight, self.linear.bias.detach().unsqueeze(1)]
         self.weight = torch.cat(columns, 1).unsqueeze(0).clone()
-        self.z: Tensor | None = None
 
     def steps(self) -> Iterator[Tensor]:
         us, step = prepared_steps(self.cell, self.inputs)
@@ -120,17 +115,11 @@ class ModelReadout:
                 features = torch.cat([features, torch.ones_like(features[:, :1])], 1)
             yield features.unsqueeze(0)
 
-    def snapshot(self) -> Tensor:
-        return self.weight[0].clone()
-
     def write_back(self) -> None:
         width = self.linear.weight.shape[1]
         self.linear.weight.copy_(self.weight[0, :, :width])
         if self.linear.bias is not None:
             self.linear.bias.copy_(self.weight[0, :, width])
-
-    def like_inputs(self, outputs: Tensor) -> Tensor:
-        return outputs[:, 0]
 
     def last_state(self) -> State:
         return self.state

@@ -1,4 +1,7 @@
-"""The folder of a run, `runs/<name>/<hash>/`: plain text and safetensors, never pickle."""
+"""The folder of one run, `runs/<name>/<hash>/`, written and resumed: plain text and safetensors, never pickle.
+
+`store/run_table.py` reads the folders of all runs as one table, without torch.
+"""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import Any
 from mnemoscope.base.files import write_json
 from mnemoscope.config.run_config import RunConfig
 from mnemoscope.training.loop import train
-from mnemoscope.training.non_finite import NonFiniteLoss
+from mnemoscope.training.result import NonFiniteLoss
 
 TRIAL = "trial.json"
 """File in the folder of a run that has ended; it records the result, or that the loss was not finite."""

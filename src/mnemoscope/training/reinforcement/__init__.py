@@ -4,7 +4,6 @@ gymnasium and MiniGrid come with `pip install 'mnemoscope[rl]'`.
 """
 
 from mnemoscope.training.reinforcement.actor_critic import ActorCritic as ActorCritic, PolicyAndValue as PolicyAndValue
-from mnemoscope.training.reinforcement.advantages import generalised_advantages as generalised_advantages
 from mnemoscope.training.reinforcement.agent_training import (
     AgentTrainResult as AgentTrainResult,
     train_agent as train_agent,
@@ -15,5 +14,9 @@ from mnemoscope.training.reinforcement.grid_agent import (
     GridEncoder as GridEncoder,
     build_grid_agent as build_grid_agent,
 )
-from mnemoscope.training.reinforcement.ppo import PPO as PPO, clipped_loss as clipped_loss
+from mnemoscope.training.reinforcement.ppo import (
+    PPO as PPO,
+    clipped_loss as clipped_loss,
+    generalised_advantages as generalised_advantages,
+)
 from mnemoscope.training.reinforcement.rollout import Rollout as Rollout, collect_rollout as collect_rollout

@@ -9,19 +9,21 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.optim import Optimizer
 
 from mnemoscope.base.files import read_json, write_json
 from mnemoscope.base.progress import Bar
+from mnemoscope.cells.state import State
+from mnemoscope.training.checkpoint import network_tensors, restore_network
 from mnemoscope.training.interruption import Interruption
 from mnemoscope.training.metrics_file import MetricsFile
 from mnemoscope.training.reinforcement.actor_critic import ActorCritic
-from mnemoscope.training.reinforcement.checkpoint import Progress, restore_checkpoint, save_checkpoint
 from mnemoscope.training.reinforcement.environments import Environments, MakeEnvironment
 from mnemoscope.training.reinforcement.ppo import PPO
 from mnemoscope.training.reinforcement.rollout import Rollout, collect_rollout
 from mnemoscope.training.run_folder import RunFolder, environment, load_weights
 from mnemoscope.training.seeding import seeded
-from mnemoscope.training.tensor_files import read_tensors, write_tensors
+from mnemoscope.training.tensor_files import read_tensors, with_prefix, write_tensors
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,22 @@ class AgentTrainResult:
             if line["episodes"] and number < episodes:
                 number, total = number + line["episodes"], total + line["episodes"] * line["reward"]
         return total / number if number else float("nan")
+
+
+@dataclass
+class _Progress:
+    """Values carried from rollout to rollout, besides weights, optimiser and environments."""
+
+    state: State | None = None
+    """State of the network after the last step."""
+    running: Tensor | None = None
+    """Reward and length so far of each environment's present episode, (2, batch)."""
+    rollouts: int = 0
+    """Rollouts done."""
+    seconds: float = 0.0
+    """Time spent."""
+    metrics_size: int = 0
+    """Bytes of metrics.jsonl that belong to these rollouts."""
 
 
 def train_agent(
@@ -108,9 +126,9 @@ def train_agent(
 def _train(
     agent: ActorCritic, environments: Environments, ppo: PPO, run: RunFolder, progress: bool, checkpoint_every: int
 ) -> AgentTrainResult:
-    optimiser, done = ppo.optimiser(agent), Progress(running=torch.zeros(2, ppo.environments))
+    optimiser, done = ppo.optimiser(agent), _Progress(running=torch.zeros(2, ppo.environments))
     if run.checkpoint.exists():
-        done = restore_checkpoint(run.checkpoint, agent, optimiser, environments, ppo)
+        done = _restore_checkpoint(run.checkpoint, agent, optimiser, environments, ppo)
     size = ppo.environments * ppo.rollout  # steps of a rollout
     rollouts, started = -(-ppo.steps // size), perf_counter() - done.seconds
     with (
@@ -140,12 +158,36 @@ def _train(
                 bar.set_postfix_str(f"reward {line['reward']:.2f} in {line['length']:.0f} steps", refresh=False)
             if done.rollouts % checkpoint_every == 0 or done.rollouts == rollouts or interruption.stop:
                 done.metrics_size, done.seconds = metrics.synchronise(), perf_counter() - started
-                save_checkpoint(run.checkpoint, agent, optimiser, environments, done, ppo)
+                _save_checkpoint(run.checkpoint, agent, optimiser, environments, done, ppo)
             if interruption.stop and done.rollouts < rollouts:
                 raise KeyboardInterrupt(f"Stopped after {line['step']} steps; continue in {run.path} with resume=True.")
     write_tensors(run.path / "model.safetensors", agent.state_dict(), {"ppo": asdict(ppo)})
     write_json(run.path / "result.json", {"steps": rollouts * size, "seconds": done.seconds})
     return _result(run, rollouts * size, done.seconds, cached=False)
+
+
+def _save_checkpoint(
+    path: Path, agent: ActorCritic, optimiser: Optimizer, environments: Environments, progress: _Progress, ppo: PPO
+) -> None:
+    """Write the checkpoint; seeds follow from the number of rollouts done."""
+    assert progress.running is not None
+    tensors = {**network_tensors(agent, optimiser, progress.state), "running": progress.running}
+    tensors |= {f"position.{name}": tensor for name, tensor in environments.position().items()}
+    counters = {"rollouts": progress.rollouts, "seconds": progress.seconds, "metrics_size": progress.metrics_size}
+    write_tensors(path, tensors, {"ppo": asdict(ppo), "counters": counters})
+
+
+def _restore_checkpoint(
+    path: Path, agent: ActorCritic, optimiser: Optimizer, environments: Environments, ppo: PPO
+) -> _Progress:
+    """Restore agent, optimiser and environments in place from `_save_checkpoint`, and return the rest."""
+    tensors, header = read_tensors(path)
+    if header["ppo"] != asdict(ppo):
+        changed = ", ".join(name for name, value in asdict(ppo).items() if header["ppo"].get(name) != value)
+        raise ValueError(f"{path} belongs to a run with other settings ({changed}); start again with overwrite=True.")
+    state = restore_network(agent, optimiser, tensors, path)
+    environments.restore(with_prefix("position.", tensors))
+    return _Progress(state, tensors["running"].to(torch.float32), **header["counters"])
 
 
 def finished_episodes(rollout: Rollout, running: Tensor) -> tuple[Tensor, list[float], list[float]]:

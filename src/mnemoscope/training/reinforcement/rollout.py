@@ -10,10 +10,10 @@ from torch import Tensor
 
 from mnemoscope.base.array_types import Bool, Float, Int
 from mnemoscope.cells.state import State
-from mnemoscope.training.non_finite import NonFiniteLoss
 from mnemoscope.training.reinforcement.actor_critic import ActorCritic
 from mnemoscope.training.reinforcement.environments import Environments
 from mnemoscope.training.reinforcement.episode_states import reset_states, select_states
+from mnemoscope.training.result import NonFiniteLoss
 
 
 class Rollout(NamedTuple):

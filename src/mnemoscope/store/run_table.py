@@ -1,4 +1,7 @@
-"""Read the folders of runs: one plain dict per run."""
+"""The table of all runs below a folder, one plain dict per run, with a note on files that are missing or damaged.
+
+`training/run_folder.py` writes these folders, one run at a time, and loads their networks.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ _THEN = ("steps", "loss", "baseline")
 _LAST = ("seconds", "stopped", "version", "problem", "folder")
 _FIXED = (*_FIRST, *_THEN, *_LAST)
 """Columns of every run. Settings come between the first two groups, scores between the last two."""
-_NOT_SCORES = {"step", "learning_rate", "train_loss", "gradient_norm", "left_out", "stage", "loss"}
+NOT_SCORES = {"step", "learning_rate", "train_loss", "gradient_norm", "left_out", "stage", "loss"}
 """Entries of a line of metrics.jsonl that are no scores."""
 
 
@@ -206,7 +209,7 @@ def _last_evaluation(
     if not isinstance(line, dict):
         problems.append("metrics.jsonl does not hold a JSON object in every line")
         return None
-    scores = {name: value for name, value in line.items() if name not in _NOT_SCORES}
+    scores = {name: value for name, value in line.items() if name not in NOT_SCORES}
     return {"steps": line.get("step"), "loss": line.get("loss")}, scores
 
 
