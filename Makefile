@@ -2,12 +2,12 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-quick test-all lint pytest bench scoreboard docs clean
+.PHONY: demo test test-quick test-matrix test-all lint pytest bench scoreboard docs clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --upgrade pip
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/pip install --quiet --constraint constraints.txt --upgrade pip
+	$(BIN)/pip install --quiet --constraint constraints.txt --build-constraint constraints.txt --editable '.[dev]'
 	touch $@
 
 demo: .venv/installed  ## train a 3-bit flip-flop, find its fixed points, write the page
@@ -24,6 +24,9 @@ QUICK := tests/test_house.py tests/test_language.py tests/config tests/registry 
 
 test-quick: .venv/installed  ## the inner loop, under a minute: rooms, registries, factories, tasks, results, fixed points
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadgroup -q $(QUICK)
+
+test-matrix: .venv/installed  ## the same tests with every supported Python of this machine
+	$(BIN)/python tools/python_matrix.py $(QUICK)
 
 test-all: export MNEMOSCOPE_SLOW = 1
 test-all: test  ## the same with the slow tests and every case of every test

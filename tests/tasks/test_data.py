@@ -4,8 +4,10 @@ import gzip
 import os
 import re
 import threading
+from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from urllib.request import HTTPSHandler
 
 import pytest
 
@@ -117,15 +119,21 @@ def test_a_damaged_gzip_file_is_detected(tmp_path):
 
 
 class Server(HTTPServer):
-    """Serves `contents` by path; `/short` announces more bytes than it sends."""
+    """Serves `contents` by path, or redirects to an address; `/short` announces more bytes than it sends."""
 
     contents: dict[str, bytes]
+    redirects: dict[str, str]
     requests: list[str]
 
 
 class Handler(BaseHTTPRequestHandler):
     def do_GET(self):
         self.server.requests.append(self.path)
+        if self.path in self.server.redirects:
+            self.send_response(302)
+            self.send_header("Location", self.server.redirects[self.path])
+            self.end_headers()
+            return
         content = self.server.contents.get(self.path)
         self.send_response(404 if content is None else 200)
         self.send_header("Content-Length", str(len(content or b"") + 100 * self.path.startswith("/short")))
@@ -137,9 +145,11 @@ class Handler(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def server():
+def server(monkeypatch):
+    """A server at an https address; the connection is plain, since a certificate would add nothing to these tests."""
+    monkeypatch.setattr(HTTPSHandler, "https_open", lambda self, request: self.do_open(HTTPConnection, request))
     with Server(("127.0.0.1", 0), Handler) as server:
-        server.contents, server.requests = {}, []
+        server.contents, server.redirects, server.requests = {}, {}, []
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         yield server
@@ -148,7 +158,7 @@ def server():
 
 
 def at(server, path: str) -> str:
-    return f"http://127.0.0.1:{server.server_port}{path}"
+    return f"https://127.0.0.1:{server.server_port}{path}"
 
 
 def test_absent_files_are_downloaded_once(server, cache, capsys):
@@ -204,9 +214,28 @@ def test_a_failed_download_leaves_no_wrong_file(path, content, error, words, ser
 
 
 def test_an_unreachable_server_is_reported(cache):
-    tiny = stand_in(PTB, texts(), ["http://127.0.0.1:9/any.tgz"] * 3)
+    tiny = stand_in(PTB, texts(), ["https://127.0.0.1:9/any.tgz"] * 3)
     with pytest.raises(ConnectionError, match=r"127\.0\.0\.1:9/any\.tgz could not be downloaded"):
         read(tiny)
+
+
+def test_only_https_addresses_are_fetched(server, cache):
+    server.contents = {"/any.tgz": archive(texts())}
+    tiny = stand_in(PTB, texts(), [at(server, "/any.tgz").replace("https:", "http:")] * 3)
+    with pytest.raises(ConnectionError, match=r"http://.* could not be downloaded: data are fetched over https only\."):
+        read(tiny)
+    assert server.requests == files(cache) == []
+    assert all(file.url.startswith("https://") for data_set in (MNIST, PTB) for file in data_set.files)
+
+
+def test_a_redirect_to_http_is_refused_and_one_to_https_followed(server, cache):
+    server.contents = {"/any.tgz": archive(texts())}
+    server.redirects = {"/plain": at(server, "/any.tgz").replace("https:", "http:"), "/safe": at(server, "/any.tgz")}
+    with pytest.raises(ConnectionError, match=r"/plain could not be downloaded: it redirects to http://.*https only"):
+        read(stand_in(PTB, texts(), [at(server, "/plain")] * 3))
+    assert server.requests == ["/plain"]
+    assert files(cache) == []
+    assert read(stand_in(PTB, texts(), [at(server, "/safe")] * 3)) == texts()
 
 
 def test_a_wrong_file_in_the_cache_is_reported_with_advice(cache):

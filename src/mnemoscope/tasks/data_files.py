@@ -14,9 +14,10 @@ from http.client import HTTPException
 from pathlib import Path
 from posixpath import normpath
 from tempfile import TemporaryFile
-from typing import IO
+from typing import IO, Any
 from urllib.error import HTTPError, URLError
-from urllib.request import Request, urlopen
+from urllib.parse import urlsplit
+from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from mnemoscope.base.files import write_atomically
 from mnemoscope.base.progress import Bar
@@ -149,9 +150,22 @@ def _extracted(packed: IO[bytes], member: str) -> bytes:
     raise KeyError(f"the archive has no {member}")
 
 
+class _HttpsRedirects(HTTPRedirectHandler):
+    """Follow a redirect only to another https address."""
+
+    def redirect_request(self, req: Request, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Request | None:
+        if urlsplit(newurl).scheme != "https":
+            fp.close()
+            raise URLError(f"it redirects to {newurl}, and data are fetched over https only")
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
 def _download(url: str, to: IO[bytes], title: str, advice: str, progress: bool) -> None:
     try:
-        with urlopen(Request(url, headers={"User-Agent": "mnemoscope"}), timeout=60) as response:
+        if urlsplit(url).scheme not in ("https", "file"):  # a file of this machine needs no protection on the way
+            raise URLError("data are fetched over https only")
+        request = Request(url, headers={"User-Agent": "mnemoscope"})
+        with build_opener(_HttpsRedirects).open(request, timeout=60) as response:
             size = int(response.headers.get("Content-Length", 0))
             with Bar(total=size or None, desc=title, unit="B", unit_scale=True, disable=not progress) as bar:
                 while chunk := response.read(1 << 18):

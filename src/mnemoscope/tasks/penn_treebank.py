@@ -20,7 +20,7 @@ VOCABULARY = "\n#$&'*-./0123456789<>N\\_abcdefghijklmnopqrstuvwxyz"
 """The 50 symbols: the end of a sentence, and 49 characters; `_` is the space between words."""
 BIGRAM_ENTROPY = 2.351577
 """`H(next symbol | symbol)` of the training text, in nats (3.39 bits)."""
-_ARCHIVE = "http://www.fit.vutbr.cz/~imikolov/rnnlm/simple-examples.tgz"
+_ARCHIVE = "https://www.fit.vutbr.cz/~imikolov/rnnlm/simple-examples.tgz"
 PTB = DataSet(
     "ptb",
     "The Penn Treebank",
