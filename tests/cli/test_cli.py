@@ -299,3 +299,10 @@ def test_the_demo_trains_and_finds_fixed_points(tmp_path, capsys):
     assert result["accuracy"] > 0.99
     assert result["points"] >= 9
     assert "Drag to rotate" in Path(result["page"]).read_text()
+
+
+def test_the_demo_needs_its_extras_before_it_trains(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "plotly.offline", None)
+    assert main(["demo", "--root", str(tmp_path)]) == 2
+    assert "pip install 'mnemoscope[report]'" in capsys.readouterr().err
+    assert [*tmp_path.iterdir()] == []

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from dataclasses import replace
 from itertools import pairwise
@@ -157,6 +158,19 @@ def test_the_global_generator_neither_matters_nor_changes(tmp_path):
     run(CONFIG, tmp_path / "two")
     assert torch.equal(before, torch.get_rng_state())
     assert artefacts(CONFIG, tmp_path / "one") == artefacts(CONFIG, tmp_path / "two")
+
+
+def test_runs_in_threads_have_the_weights_of_single_runs(tmp_path, noisy):
+    cells = ("elman", "gru", "noisy")
+    configs = [replace(CONFIG, cell=cells[seed % 3], seed=seed, steps=2, evaluate_every=2) for seed in range(12)]
+    for config in configs:
+        run(config, tmp_path / "single")
+    before = torch.get_rng_state()
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda config: run(config, tmp_path / "threads"), configs))
+    assert torch.equal(before, torch.get_rng_state())
+    wrong = [c.seed for c in configs if artefacts(c, tmp_path / "single") != artefacts(c, tmp_path / "threads")]
+    assert wrong == []
 
 
 def test_another_seed_gives_other_weights(tmp_path):
@@ -895,6 +909,20 @@ def test_threads_are_set_and_restored(tmp_path):
     run(replace(CONFIG, threads=2, steps=1), tmp_path, callbacks=[lambda info: seen.append(torch.get_num_threads())])
     assert seen == [2]
     assert torch.get_num_threads() == before
+
+
+@pytest.mark.parametrize("flush", [False, True])
+def test_the_treatment_of_denormals_is_restored(flush, tmp_path):
+    seen = []
+    denormal = torch.tensor([1e-39])
+    try:
+        if not torch.set_flush_denormal(flush):
+            pytest.skip("this CPU cannot flush denormals")
+        run(replace(CONFIG, steps=1), tmp_path, callbacks=[lambda info: seen.append((denormal * 1).item())])
+        assert seen == [0.0]
+        assert ((denormal * 1).item() == 0.0) == flush
+    finally:
+        torch.set_flush_denormal(False)
 
 
 def test_the_bar_shows_loss_and_baseline(tmp_path, capsys):

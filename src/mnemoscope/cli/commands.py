@@ -43,8 +43,10 @@ class Demo:
 
     def run(self) -> int:
         from mnemoscope.inspection import InspectionOptions, inspect_run
+        from mnemoscope.report.markup import check_report_extra
         from mnemoscope.training import train
 
+        check_report_extra()  # the page comes last, after a minute of training
         base = PRESETS["flipflop"]
         config = replace(base, name="demo", cell=self.cell, hidden_size=self.hidden_size, seed=self.seed)
         trained = train(config, self.root, resume=True, progress=not self.json)

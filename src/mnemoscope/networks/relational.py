@@ -11,10 +11,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar, Unpack
 
-import torch
 from torch import nn
 
 from mnemoscope import registry
+from mnemoscope.base.torch_state import restored_generators
 from mnemoscope.relational.abstractor import Abstractor
 from mnemoscope.relational.corelnet import CoRelNet
 from mnemoscope.relational.esbn import ESBN
@@ -44,7 +44,7 @@ def relational_model(name: str, problem: ProblemLike, **options: Any) -> Relatio
 
 def _widened_corelnet(problem: ProblemLike, **options: Unpack[ModelOptions]) -> CoRelNet:
     """Return a CoRelNet whose MLP is so wide that it has about as many parameters as ESBN (Kerg, C.7)."""
-    with torch.random.fork_rng(devices=[]):  # networks that are only counted must not change the random numbers
+    with restored_generators():  # networks that are only counted must not change the random numbers
         narrow, wider = (_parameters(CoRelNet(problem, **options, hidden=hidden)) for hidden in (1, 2))
         wanted = _parameters(ESBN(problem))
     per_unit = wider - narrow

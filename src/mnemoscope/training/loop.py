@@ -39,7 +39,8 @@ def train(
 
     A finished run is not repeated: its stored result is returned. Equal configurations give equal weights, bit for bit,
     on one machine with one number of threads, also if the run was interrupted (by Ctrl-C or by force) and resumed. The
-    checkpoint stores the number of threads; a run that resumes with another number warns.
+    checkpoint stores the number of threads; a run that resumes with another number warns. Several threads may train at
+    the same time, each another run; their steps take turns, so that processes (an engine) are faster.
 
     Evaluations use fresh batches of a generated task (for a relational task: of what it holds out of training), and the
     validation split of a task with a data set. A data set's result is the loss on the whole test split, with the

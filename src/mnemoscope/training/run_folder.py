@@ -18,6 +18,7 @@ import torch
 
 from mnemoscope import registry
 from mnemoscope.base.files import TEMPORARY_PREFIX, lock_folder, read_json, write_atomically, write_json
+from mnemoscope.base.torch_state import present_threads
 from mnemoscope.base.version import __version__
 from mnemoscope.cells import Model
 from mnemoscope.config.run_config import Log, RunConfig
@@ -202,7 +203,7 @@ def environment() -> dict[str, Any]:
         "platform": platform.platform(),
         "cpu": _cpu(),
         "cpu_count": os.cpu_count(),
-        "threads": torch.get_num_threads(),
+        "threads": present_threads(),
         "cuda": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         **({"plugins": plugins} if (plugins := registry.loaded_plugins()) else {}),
     }

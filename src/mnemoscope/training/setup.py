@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple, get_args
@@ -9,6 +10,7 @@ from typing import Any, NamedTuple, get_args
 import torch
 from torch.optim import Optimizer
 
+from mnemoscope.base.torch_state import present_threads
 from mnemoscope.cells import Model
 from mnemoscope.config.run_config import RunConfig
 from mnemoscope.tasks import Split, Task
@@ -73,14 +75,19 @@ def cpu_settings(threads: int | None) -> Iterator[None]:
     moments for an encoder with a saturated softmax, for example. On x86, a step of a Turing machine that has unlearned
     its task takes four times as long.
     """
-    before = torch.get_num_threads()
-    torch.set_num_threads(before if threads is None else threads)
+    threads_before, flush_before = present_threads(), _flushes_denormals()
+    torch.set_num_threads(threads_before if threads is None else threads)
     torch.set_flush_denormal(True)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
-        torch.set_flush_denormal(False)  # torch's default; torch cannot report the present setting
+        torch.set_num_threads(threads_before)
+        torch.set_flush_denormal(flush_before)
+
+
+def _flushes_denormals() -> bool:
+    """Whether this thread treats denormal numbers as 0, measured because torch does not report its setting."""
+    return sys.float_info.min / 2 == 0.0
 
 
 def _build(config: RunConfig, group: ProcessGroup, loggers: list[Callback], progress: bool) -> Setup:

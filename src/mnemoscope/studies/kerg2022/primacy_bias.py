@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from mnemoscope import registry
+from mnemoscope.base.torch_state import restored_generators
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE, style_page_axes
 from mnemoscope.lenses.attention import record_attention
@@ -85,8 +86,8 @@ class PrimacyBias(ComputedStudy):
     def compute(self, generator: torch.Generator, **case: Any) -> dict[str, Any]:
         seed = generator.initial_seed()
         task = registry.tasks.load(case["task"])(delay=case["delay"])
-        with torch.random.fork_rng():
-            torch.manual_seed(seed)
+        with restored_generators():
+            torch.default_generator.manual_seed(seed)
             cell = registry.cells.load(case["cell"])(task.input_size, case["units"], score=case["score"]).double()
         batch = task.batch(case["sequences"], seed, 0, "validation")
         recall = len(batch.inputs) - task.symbols  # the first step at which a symbol is due
