@@ -13,6 +13,7 @@ from mnemoscope.cells import Cell
 from mnemoscope.inspection.options import DEFAULT_OPTIONS, InspectionOptions
 from mnemoscope.inspection.page import TRAJECTORIES, describe_input, write_with_results
 from mnemoscope.inspection.result import Inspection
+from mnemoscope.inspection.slow_manifold import inspect_slow_manifold, slow_manifold_section
 from mnemoscope.inspection.uses import add_citations
 from mnemoscope.lenses import Box, Dynamics, FixedPoints
 from mnemoscope.report import InspectedNetwork, NetworkPage, lens_sections
@@ -34,11 +35,17 @@ def inspect_cell(
         ("Constant input", describe_input(dynamics)),
     ]
     trajectories = _relaxations(dynamics, fp, options.seed)
+    memory = inspect_slow_manifold(dynamics, trajectories, fp, options.seed)
     by_lens = lens_sections(InspectedNetwork(cell, dynamics, fp, trajectories))
-    sections = [*chain(*by_lens.values())]
-    content = NetworkPage(title, fp, facts, trajectories, command=options.command, sections=sections)
-    write_with_results(Path(page), add_citations(content, ["fixed-points", *by_lens]), {"fixed_points": fp})
-    return Inspection(Path(page), fp)
+    sections, lenses = [*chain(*by_lens.values())], ["fixed-points", *by_lens]
+    if memory is not None:
+        sections, lenses = [slow_manifold_section(memory), *sections], [*lenses, "slow-manifold"]
+    content = NetworkPage(
+        title, fp, facts, trajectories, command=options.command, sections=sections, slow_manifold=memory
+    )
+    results = {"fixed_points": fp, "slow_manifold": memory}
+    write_with_results(Path(page), add_citations(content, lenses), results)
+    return Inspection(Path(page), fp, slow_manifold=memory)
 
 
 def _relaxations(dynamics: Dynamics, fp: FixedPoints, seed: int, steps: int = 60) -> Float[Tensor, "time batch size"]:

@@ -9,7 +9,7 @@ from mnemoscope.inspection.attention import AttentionFindings
 from mnemoscope.inspection.problems import ProblemFindings
 from mnemoscope.inspection.relations import RelationFindings
 from mnemoscope.inspection.tape import TapeFindings
-from mnemoscope.lenses import FixedPoints, Variables
+from mnemoscope.lenses import FixedPoints, SlowManifold, Variables
 from mnemoscope.lenses.tape import UniformFixedPoints
 
 
@@ -21,6 +21,8 @@ class Inspection:
     fixed_points: FixedPoints | None = None
     """None for a relational network, a network that attends to its past, and a large Turing machine, which has
     `uniform_fixed_points` instead."""
+    slow_manifold: SlowManifold | None = None
+    """The slow manifold on which most states of the network settle, if there is one."""
     variables: Variables | None = None
     """Variables of a network trained on variable binding, if they could be found."""
     attention: AttentionFindings | None = None
@@ -41,5 +43,12 @@ class Inspection:
 
     def summary(self) -> str:
         """Return the findings in sentences."""
-        findings = (self.fixed_points, self.uniform_fixed_points, self.attention, self.tape, self.problems)
+        findings = (
+            self.fixed_points,
+            self.slow_manifold,
+            self.uniform_fixed_points,
+            self.attention,
+            self.tape,
+            self.problems,
+        )
         return " ".join(finding.summary() for finding in findings if finding is not None)

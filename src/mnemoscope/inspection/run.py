@@ -8,7 +8,7 @@ Which lenses apply depends on the network:
 | network that attends to its past | attention, gradients |
 | large Turing machine | tape, gradients, fixed points on a uniform tape |
 | small Turing machine | tape, gradients, fixed points, and the registered lenses on them |
-| any other | fixed points, variables, and the registered lenses on them |
+| any other | fixed points, a slow manifold, variables, and the registered lenses on them |
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from mnemoscope.inspection.page import TRAJECTORIES, LoadedRun, page_of_run, wri
 from mnemoscope.inspection.problems import inspect_problems
 from mnemoscope.inspection.relations import inspect_relations
 from mnemoscope.inspection.result import Inspection
+from mnemoscope.inspection.slow_manifold import inspect_slow_manifold, slow_manifold_section
 from mnemoscope.inspection.tape import POOL, TapeFindings, inspect_tape, is_large, uniform_fixed_points_section
 from mnemoscope.inspection.uses import add_citations
 from mnemoscope.inspection.variables import inspect_variables, variables_section
@@ -111,10 +112,14 @@ def _inspect_recurrent(run: LoadedRun, tape: TapeFindings | None = None) -> Insp
     if tape is not None:
         starts = torch.cat([starts, make_uniform(dynamics, starts)])
     fp = run.options.search(dynamics, starts)
+    memory = inspect_slow_manifold(dynamics, visited, fp, run.options.seed)
     variables = inspect_variables(run.model, run.task, batch)
     by_lens = lens_sections(InspectedNetwork(run.model.cell, dynamics, fp, visited))
     found = variables if isinstance(variables, Variables) else None
-    sections, lenses, results = [], ["fixed-points"], {"fixed_points": fp, "variables": found}
+    sections, lenses, results = [], ["fixed-points"], {"fixed_points": fp, "variables": found, "slow_manifold": memory}
+    if memory is not None:
+        sections.append(slow_manifold_section(memory))
+        lenses.append("slow-manifold")
     if tape is not None:
         sections.append(tape.section())
         lenses += TapeFindings.lenses
@@ -125,11 +130,12 @@ def _inspect_recurrent(run: LoadedRun, tape: TapeFindings | None = None) -> Insp
     content = replace(
         page_of_run(run, dynamics),
         fixed_points=fp,
+        slow_manifold=memory,
         trajectories=visited[:, :TRAJECTORIES],
         sections=[*sections, *chain(*by_lens.values())],
     )
     _write(run, content, [*lenses, *by_lens], results)
-    return Inspection(run.page, fp, variables=found, tape=tape)
+    return Inspection(run.page, fp, variables=found, tape=tape, slow_manifold=memory)
 
 
 def _write(run: LoadedRun, content: NetworkPage, lenses: Sequence[str], results: Mapping[str, Result | None]) -> None:

@@ -72,6 +72,10 @@ from mnemoscope.lenses.relations import (
     measure_occlusion as measure_occlusion,
     record_relations as record_relations,
 )
+from mnemoscope.lenses.slow_manifold import (
+    SlowManifold as SlowManifold,
+    find_slow_manifold as find_slow_manifold,
+)
 from mnemoscope.lenses.spectra import (
     Growth as Growth,
     Pseudospectrum as Pseudospectrum,

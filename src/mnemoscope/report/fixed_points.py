@@ -9,6 +9,7 @@ from typing import Literal
 
 from mnemoscope.lenses.fixed_points.figure import groups
 from mnemoscope.lenses.fixed_points.result import FixedPoints
+from mnemoscope.lenses.slow_manifold.result import SlowManifold
 from mnemoscope.report.document import Section
 from mnemoscope.report.markup import render_template
 from mnemoscope.report.numbers import format_number
@@ -105,8 +106,13 @@ def fixed_point_section(fp: FixedPoints) -> Section:
     return Section("Fixed points", lead, render_template("fixed_point_table.html", tables=tables, headings=headings))
 
 
-def headline(fp: FixedPoints) -> str:
-    """Return the result in one or two sentences."""
+def headline(fp: FixedPoints, slow_manifold: SlowManifold | None = None) -> str:
+    """Return the result in two or three sentences; a slow manifold on which most states settle belongs to it."""
+    points = _headline_of_points(fp)
+    return points if slow_manifold is None else f"{points} {slow_manifold.verdict}"
+
+
+def _headline_of_points(fp: FixedPoints) -> str:
     if len(fp) == 0 and fp.bounded:
         return "No fixed point was found, although a system that never leaves its box has one: the search missed it."
     if len(fp) == 0:

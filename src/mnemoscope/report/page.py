@@ -15,6 +15,7 @@ from mnemoscope.cells import Cell
 from mnemoscope.lenses.dynamics import Dynamics
 from mnemoscope.lenses.fixed_points.figure import groups
 from mnemoscope.lenses.fixed_points.result import FixedPoints
+from mnemoscope.lenses.slow_manifold.result import SlowManifold
 from mnemoscope.report.document import Section, render_document
 from mnemoscope.report.eigenvalues import eigenvalue_section
 from mnemoscope.report.fixed_points import completeness_verdict, fixed_point_section, headline
@@ -52,6 +53,8 @@ class NetworkPage:
     """How the baseline is reached: "without memory" or "by guessing" (`Task.baseline_label`)."""
     lenses: Sequence[str] = ()
     """Names of the lenses on the page, for `mnemoscope cite`."""
+    slow_manifold: SlowManifold | None = None
+    """The slow manifold on which most states settle, for the first sentences."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +111,7 @@ def _summary(page: NetworkPage) -> str:
     return render_template(
         "summary.html",
         facts=page.facts,
-        lead=headline(fp),
+        lead=headline(fp, page.slow_manifold),
         groups=groups(fp),
         symbols=SYMBOLS,
         slow=0 if slow is None else len(slow),

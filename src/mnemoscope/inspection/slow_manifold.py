@@ -1,0 +1,40 @@
+"""Whether the states of a network settle on a slow manifold, and the page section on it."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from mnemoscope.base.array_types import Float
+from mnemoscope.drawing.axes import new_figure
+from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE
+from mnemoscope.inspection.spectra import LARGEST
+from mnemoscope.lenses import Dynamics, FixedPoints, SlowManifold, find_slow_manifold
+from mnemoscope.lenses.slow_manifold.figure import draw_slow_manifold
+from mnemoscope.report import Section
+from mnemoscope.report.markup import figure_markup
+
+STARTS = 300
+"""Visited states that settle; fewer for large states, in proportion."""
+LARGE = 128
+"""Size of the state from which fewer states settle."""
+
+
+def inspect_slow_manifold(
+    dynamics: Dynamics, visited: Float[Tensor, "time batch size"], fp: FixedPoints, seed: int
+) -> SlowManifold | None:
+    """Return the slow manifold on which most visited states settle; None if they do not, or the state is too large."""
+    if dynamics.size > LARGEST:
+        return None
+    states = visited.flatten(0, 1).to(dynamics.origin)
+    number = min(STARTS, STARTS * LARGE // dynamics.size)
+    chosen = torch.randperm(len(states), generator=torch.Generator().manual_seed(seed))[:number]
+    memory = find_slow_manifold(dynamics, starts=states[chosen], fixed_points=fp, seed=seed)
+    return memory if memory and 2 * int((memory.group == 0).sum()) >= number else None
+
+
+def slow_manifold_section(memory: SlowManifold) -> Section:
+    """Return the section with the shape of the manifold, its drift and its errors."""
+    figure = draw_slow_manifold(memory, COLOUR, figure=new_figure(11, 4.2), font_size=PAGE_FONT_SIZE)
+    alt = "Settled states with fixed points, drift along the manifold, and error of a held value against the delay."
+    return Section("Slow manifold", memory.summary(), figure_markup(figure, "slow-manifold", alt=alt))

@@ -1,0 +1,255 @@
+"""The drift along a slow manifold: its field, where it rests, the error that it predicts, and noise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import inf
+
+import numpy as np
+import torch
+from scipy.spatial import cKDTree
+from torch import Tensor
+
+from mnemoscope.base.array_types import Float
+from mnemoscope.lenses.dynamics import Dynamics
+from mnemoscope.lenses.slow_manifold.curve import Curve
+
+STILL = 1e-11
+"""A drift of less than this share of the range per step is rounding."""
+NEIGHBOURS = 8
+"""States among which the drift on a surface is interpolated."""
+FINEST = 0.01
+"""Share of the range that a state may move in one step of the integration, if that is several steps of the network."""
+MOST_INTEGRATION_STEPS = 300
+"""Steps of the integration after which a lifetime counts as unlimited."""
+
+
+@dataclass(frozen=True)
+class CurveDrift:
+    """The drift along a curve, at the positions of the states (states,)."""
+
+    curve: Curve
+    positions: np.ndarray
+    drift: np.ndarray
+    """Signed way along the curve in one step."""
+
+    @property
+    def range(self) -> float:
+        """Length of the curve."""
+        return self.curve.length
+
+    def field(self, positions: np.ndarray) -> np.ndarray:
+        """Return the drift at any positions, interpolated between those of the states."""
+        places, drift = self._table
+        return np.interp(positions % self.range if self.curve.closed else positions, places, drift)
+
+    @cached_property
+    def _table(self) -> tuple[np.ndarray, np.ndarray]:
+        """Positions in rising order and the drift there; the ends of a closed curve are repeated beyond each other."""
+        order = np.argsort(self.positions, kind="stable")
+        s, g = self.positions[order], self.drift[order]
+        if not self.curve.closed:
+            return s, g
+        return np.concatenate([s[-1:] - self.range, s, s[:1] + self.range]), np.concatenate([g[-1:], g, g[:1]])
+
+    def place(self, states: np.ndarray) -> np.ndarray:
+        """Return the positions of states."""
+        return self.curve.project(states)[0]
+
+    def errors(self, later: np.ndarray, earlier: np.ndarray) -> np.ndarray:
+        """Return the distance along the curve between positions, as a share of the range."""
+        return np.abs(self.curve.difference(later, earlier)) / self.range
+
+    def tangents(self, states: np.ndarray) -> np.ndarray:
+        """Return orthonormal tangent vectors (states, 1, size)."""
+        return self.curve.project(states)[1][:, None]
+
+    def rests(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the positions at which the drift changes sign, and whether it leads towards each (stable).
+
+        Signs count where the drift stands out from its scatter between neighbours.
+        """
+        order = np.argsort(self.positions, kind="stable")
+        s, g = self.positions[order], self.drift[order]
+        if len(g) < 3 or np.abs(g).max() <= STILL * self.range:
+            return np.zeros(0), np.zeros(0, bool)
+        scatter = 3 * float(np.median(np.abs(g[1:-1] - 0.5 * (g[:-2] + g[2:]))))
+        clear = np.abs(g) > scatter
+        s, g = s[clear], g[clear]
+        following = np.roll(np.arange(len(s)), -1)
+        pairs = [(a, b) for a, b in enumerate(following) if g[a] * g[b] < 0 and (self.curve.closed or a < b)]
+        places, stable = [], []
+        for a, b in pairs:
+            way = (s[b] - s[a]) % self.range if self.curve.closed else s[b] - s[a]
+            place = s[a] + way * g[a] / (g[a] - g[b])
+            places.append(place % self.range if self.curve.closed else place)
+            stable.append(bool(g[a] > 0))
+        order = np.argsort(places)
+        return np.array(places, float)[order], np.array(stable, bool)[order]
+
+
+@dataclass(frozen=True)
+class SurfaceDrift:
+    """The drift on a surface, at the settled states (states, size); positions are states, and distances are chords."""
+
+    positions: np.ndarray
+    drift: np.ndarray
+    range: float
+    """Diameter of the surface."""
+    dimension: int
+
+    def field(self, positions: np.ndarray) -> np.ndarray:
+        """Return the drift at any states, interpolated among the nearest ones by inverse distance."""
+        apart, nearest = self._tree.query(positions, k=min(NEIGHBOURS, len(self.positions)))
+        weights = 1 / np.maximum(apart, 1e-9 * self.range) ** 2
+        weights /= weights.sum(1, keepdims=True)
+        return (weights[:, :, None] * self.drift[nearest]).sum(1)
+
+    @cached_property
+    def _tree(self) -> cKDTree:
+        return cKDTree(self.positions)
+
+    def place(self, states: np.ndarray) -> np.ndarray:
+        """Return the states themselves."""
+        return states
+
+    def errors(self, later: np.ndarray, earlier: np.ndarray) -> np.ndarray:
+        """Return the distances between states, as shares of the range."""
+        return np.linalg.norm(later - earlier, axis=1) / self.range
+
+    def tangents(self, states: np.ndarray) -> np.ndarray:
+        """Return orthonormal tangent vectors (states, dimension, size): local principal components."""
+        nearest = self._tree.query(states, k=min(2 * NEIGHBOURS, len(self.positions)))[1]
+        around = self.positions[nearest]
+        return np.linalg.svd(around - around.mean(1, keepdims=True), full_matrices=False)[2][:, : self.dimension]
+
+    def rests(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return nothing: signs show no rest points on a surface."""
+        return np.zeros(0), np.zeros(0, bool)
+
+
+Drift = CurveDrift | SurfaceDrift
+
+
+def drift_on_curve(system: Dynamics, states: Float[Tensor, "states size"], curve: Curve) -> CurveDrift:
+    """Return the part of each state's next step that is tangent to the curve."""
+    position, tangent, _ = curve.project(_array(states))
+    return CurveDrift(curve, position, (_next_step(system, states) * tangent).sum(1))
+
+
+def drift_on_surface(system: Dynamics, states: Float[Tensor, "states size"], dimension: int) -> SurfaceDrift:
+    """Return the part of each state's next step that is tangent to the surface of the states."""
+    positions, step = _array(states), _next_step(system, states)
+    diameter = float(torch.cdist(states, states).max())
+    tangents = SurfaceDrift(positions, step, diameter, dimension).tangents(positions)
+    return SurfaceDrift(
+        positions, np.einsum("ndk,nd->nk", tangents, (tangents @ step[:, :, None])[:, :, 0]), diameter, dimension
+    )
+
+
+def predict_errors(drift: Drift, delays: Sequence[int], tolerance: float) -> tuple[list[float], float]:
+    """Integrate the drift from every state; return the mean error after each delay, and when it reaches `tolerance`.
+
+    Errors are shares of the range. The second value is infinite if the error stays below the tolerance.
+    """
+    start = drift.positions
+    position, time, lifetime = start.copy(), 0, inf
+    errors: list[float] = []
+    remaining = sorted(delays)
+    for _ in range(MOST_INTEGRATION_STEPS):
+        velocity = drift.field(position)
+        fastest = _largest(velocity)
+        if fastest <= STILL * drift.range:
+            break
+        stride = max(1, int(FINEST * drift.range / fastest))
+        if remaining:
+            stride = min(stride, remaining[0] - time)
+        step = velocity if stride == 1 else drift.field(position + 0.5 * stride * velocity)  # mid-point rule
+        position = position + stride * step
+        before, time = time, time + stride
+        error = float(drift.errors(position, start).mean())
+        if error >= tolerance and lifetime == inf:
+            lifetime = time if time - before == 1 else before + stride / 2
+        while remaining and time >= remaining[0]:
+            errors.append(error)
+            remaining.pop(0)
+        if not remaining and lifetime < inf:
+            break
+    rest = float(drift.errors(position, start).mean())
+    return [*errors, *([rest] * len(remaining))], lifetime
+
+
+def measure_errors(
+    system: Dynamics, states: Float[Tensor, "states size"], drift: Drift, delays: Sequence[int]
+) -> list[float]:
+    """Return the mean distance along the manifold that the network moves from each state, after each delay."""
+    start, errors, time = drift.place(_array(states)), [], 0
+    with torch.no_grad():
+        for delay in sorted(delays):
+            for _ in range(delay - time):
+                states = system(states)
+            time = delay
+            errors.append(float(drift.errors(drift.place(_array(states)), start).mean()))
+    return errors
+
+
+def noise_gain(
+    system: Dynamics, states: Float[Tensor, "states size"], drift: Drift, settling: int
+) -> Float[np.ndarray, " states"]:
+    """Return the squared gain of noise: the variance along the manifold per variance of isotropic noise in one step.
+
+    Noise moves the state off the manifold, to which it returns at another place. That place is differentiated with
+    respect to the state: the gain is the squared norm of the derivative of the settled coordinate, summed over the
+    coordinates. It is 1 if the network is normal, and larger if noise in other directions is carried into the manifold.
+    """
+    inputs = states.detach().clone().requires_grad_()
+    with torch.enable_grad():
+        settled = inputs
+        for _ in range(settling):
+            settled = system(settled)
+        tangents = torch.from_numpy(np.ascontiguousarray(drift.tangents(_array(settled)))).to(settled)
+        gain = np.zeros(len(states))
+        for direction in range(tangents.shape[1]):
+            coordinate = (settled * tangents[:, direction]).sum()
+            (gradient,) = torch.autograd.grad(coordinate, inputs, retain_graph=True)
+            gain += _array(gradient.square().sum(1))
+    return gain
+
+
+def simulate_noise(
+    system: Dynamics,
+    states: Float[Tensor, "states size"],
+    drift: Drift,
+    noise: float,
+    steps: int,
+    settling: int,
+    generator: torch.Generator,
+) -> float:
+    """Return the mean squared distance per step, in state units, by which noise moves the states along the manifold.
+
+    Noisy copies and noiseless ones run for `steps` steps, then both settle without noise and are compared.
+    """
+    noisy, quiet = states, states
+    with torch.no_grad():
+        for _ in range(steps):
+            drawn = torch.randn(states.shape, generator=generator, dtype=states.dtype).to(states.device)
+            noisy, quiet = system(noisy) + noise * drawn, system(quiet)
+        for _ in range(settling):
+            noisy, quiet = system(noisy), system(quiet)
+    errors = drift.errors(drift.place(_array(noisy)), drift.place(_array(quiet))) * drift.range
+    return float((errors**2).mean()) / steps
+
+
+def _largest(velocity: np.ndarray) -> float:
+    return float(np.abs(velocity).max() if velocity.ndim == 1 else np.linalg.norm(velocity, axis=1).max())
+
+
+def _next_step(system: Dynamics, states: Tensor) -> np.ndarray:
+    with torch.no_grad():
+        return _array(system(states) - states)
+
+
+def _array(tensor: Tensor) -> np.ndarray:
+    return tensor.detach().cpu().double().numpy()

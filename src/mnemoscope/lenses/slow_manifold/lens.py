@@ -1,0 +1,344 @@
+"""The slow-manifold lens: continuous memories that hold a value only approximately."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import nan
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mnemoscope.base.array_types import Bool
+from mnemoscope.base.validation import check_whole
+from mnemoscope.cells import State
+from mnemoscope.lenses.attractors.composition import as_map
+from mnemoscope.lenses.dynamics import Dynamics
+from mnemoscope.lenses.fixed_points.lens import find_fixed_points
+from mnemoscope.lenses.fixed_points.result import FixedPoints
+from mnemoscope.lenses.fixed_points.starts import FromTrajectories, StartStrategy, as_starts, seeded_generator
+from mnemoscope.lenses.slow_manifold.curve import fit_curve
+from mnemoscope.lenses.slow_manifold.drift import (
+    Drift,
+    drift_on_curve,
+    drift_on_surface,
+    measure_errors,
+    noise_gain,
+    predict_errors,
+    simulate_noise,
+)
+from mnemoscope.lenses.slow_manifold.homology import farthest_points
+from mnemoscope.lenses.slow_manifold.result import SlowManifold
+from mnemoscope.lenses.slow_manifold.settling import Settling, settle, spread, wait_for_speed
+from mnemoscope.lenses.slow_manifold.shape import Shape, separate_groups, shape_of
+
+STARTS = 300
+"""Number of visited states from which the search starts."""
+DOUBLINGS = 4
+"""How often the settling time may be doubled until the speeds are on their plateau."""
+CROSSED = 0.1
+"""A state is slow if it crosses at most this share of the diameter of all settled states within `steps` steps."""
+CONTRACTED = 0.02
+"""With less than this share of their first spread left, the states have contracted to one point."""
+SHRINKING = 0.8
+"""With less than this share of its spread left after twice the time, a set of states still contracts."""
+DETOUR = 1.5
+"""A curve this many times longer than the shortest tree through its vertices jumps between branches."""
+NEAR = 0.05
+"""Fixed points within this share of the diameter lie on the manifold."""
+FIXED_POINT_STARTS, NOISE_STARTS = 16, 100
+"""Evenly spread states from which fixed points are searched, besides those at rest; states on which noise acts."""
+
+
+def find_slow_manifold(
+    dynamics: Dynamics,
+    inputs: Tensor | None = None,
+    starts: State | StartStrategy | None = None,
+    *,
+    speed: float | None = None,
+    steps: int = 60,
+    delays: Sequence[int] = (10, 30, 100, 300),
+    tolerance: float = 0.1,
+    noise: float | None = None,
+    fixed_points: FixedPoints | None = None,
+    dt: float | None = None,
+    seed: int = 0,
+) -> SlowManifold:
+    """Find the set of states on which a network holds a value: a line, ring, plane, sphere or torus of slow states.
+
+    A trained memory of an angle or a position is rarely an exact continuous attractor. Its states drift slowly, and a
+    search for fixed points finds only the few at which the drift vanishes. Here every start settles until its fast
+    directions have decayed and only the drift is left. What is left is a slow manifold if most starts are slow, keep
+    their spread, and form a connected set instead of isolated points.
+
+    Args:
+        dynamics: the network at one constant input, usually that of the delay; a flow is integrated in steps of `dt`.
+        inputs: a batch (time, batch, features) of the task; the search starts from 300 states that the network visits.
+        starts: the states to start from instead, flat or in the form of the cell, or a strategy. States that the
+            network visits are best: from random states it may settle elsewhere.
+        speed: largest length of a step at which a state counts as slow. Each start is kept at the first settled state
+            that is at most this fast. By default it is chosen: a state must cross at most a tenth of the diameter of
+            all settled states within `steps` steps.
+        steps: the states settle for at least twice as many steps, and longer until their speeds stop falling. A set
+            that loses a fifth of its spread from the first half of that time to the second contracts, and is no memory.
+        delays: steps after which the error of a held value is predicted from the drift and measured.
+        tolerance: mean error, as a share of the range, at which a value counts as lost.
+        noise: standard deviation of noise in every number of the state and step, for the diffusion; by default a
+            thousandth of the diameter.
+        fixed_points: known fixed points; by default they are searched from the settled states.
+        dt: length of a time step of a flow.
+        seed: seed of the choice of starts, of subsamples and of the noise.
+
+    Each state of this map moves towards the unit circle, and creeps along it to one of two places:
+
+    >>> import mnemoscope as ms
+    >>> def ring(x, h):
+    ...     radius = h.norm(dim=1, keepdim=True)
+    ...     angle = torch.atan2(h[:, 1:], h[:, :1]) - 0.0005 * torch.sin(2 * torch.atan2(h[:, 1:], h[:, :1]))
+    ...     return (1 + 0.5 * (radius - 1)) * torch.cat([angle.cos(), angle.sin()], 1)
+    >>> starts = torch.randn(200, 2, generator=torch.Generator().manual_seed(0)).double()
+    >>> memory = find_slow_manifold(ms.Dynamics(ms.adapt(ring, state_size=2)), starts=starts)
+    >>> memory.topology, memory.dimension, memory.rests_stable.tolist()
+    ('ring', 1, [True, False, True, False])
+
+    """
+    system = as_map(dynamics, dt)
+    check_whole(2, steps=steps)
+    for delay in delays:
+        check_whole(1, delays=delay)
+    for name, value in (("speed", speed), ("tolerance", tolerance), ("noise", noise)):
+        if value is not None and not (isinstance(value, int | float) and 0 < value < float("inf")):
+            raise ValueError(f"{name} must be a positive number, but is {value!r}.")
+    generator = seeded_generator(seed)
+    given = _starts(dynamics, inputs, starts, generator)
+    longest = 2 * steps * 2**DOUBLINGS
+    settling = settle(system, given, steps, longest)
+    states, speeds, slow = settling.states, settling.speeds, torch.ones(len(settling.states), dtype=torch.bool)
+    limit = CROSSED * settling.diameter / steps if speed is None else float(speed)
+    if speed is None:
+        slow = (settling.peak <= limit).cpu()
+    else:
+        states, speeds, arrived = wait_for_speed(system, states, limit, longest - settling.steps)
+        slow = arrived >= 0
+    kept = settling.finite.clone()
+    kept[settling.finite] = slow
+    result = _nothing(settling, kept, states[slow], speeds[slow], limit, speed is None, tolerance, dt)
+    reason = _why_none(settling, slow)
+    if reason:
+        return replace(result, reason=reason)
+    group, shapes = _groups(settling, states, slow, seed)
+    result = replace(
+        result,
+        group=torch.from_numpy(group),
+        topologies=tuple(shape.topology for shape in shapes),
+        dimensions=tuple(shape.dimension for shape in shapes),
+        doubts=tuple(shape.reason for shape in shapes),
+    )
+    members, main = states[slow][torch.from_numpy(group == 0).to(states.device)], shapes[0]
+    if main.topology == "point" or main.dimension == 0:
+        return replace(result, reason=_why_isolated(shapes, len(members), settling.diameter))
+    shape, drift = _drift(system, members, main)
+    result = replace(
+        result,
+        topologies=(shape.topology, *result.topologies[1:]),
+        doubts=(shape.reason, *result.doubts[1:]),
+        **_described(shape, drift),
+        **_errors(system, members, drift, delays, tolerance),
+        **_noise(system, members, drift, noise, steps, settling.steps, generator),
+    )
+    found = _fixed_points(dynamics, members, drift, fixed_points, seed)
+    return replace(result, reason="", fixed_points=found)
+
+
+def _starts(dynamics: Dynamics, inputs: Tensor | None, starts: Any, generator: torch.Generator) -> Tensor:
+    if (inputs is None) == (starts is None):
+        raise ValueError(
+            "Pass either inputs=..., a batch (time, batch, features) of the task, or starts=..., states from which to "
+            "settle: a memory is found among states that the network visits."
+        )
+    if inputs is None:
+        return as_starts(dynamics, starts, generator)
+    if inputs.dim() != 3:
+        raise ValueError(f"inputs must have shape (time, batch, features), but have {tuple(inputs.shape)}.")
+    number = min(STARTS, inputs.shape[0] * inputs.shape[1])
+    return as_starts(dynamics, FromTrajectories(inputs, number), generator)
+
+
+def _why_none(settling: Settling, slow: Bool[Tensor, " finite"]) -> str:
+    """Return why the settled states cannot be a slow manifold; empty if they may be one."""
+    total = len(settling.finite)
+    if 2 * len(settling.states) < total:
+        return f"{total - len(settling.states)} of {total} starts diverge"
+    if settling.kept <= CONTRACTED:
+        return (
+            f"all states contract to one point ({settling.kept:.3f} of their spread is left after {settling.steps} "
+            f"steps)"
+        )
+    if settling.kept_longer < SHRINKING:
+        return (
+            f"the states still contract: {settling.kept_longer:.2f} of the spread after {settling.steps // 2} steps is "
+            f"left after {settling.steps}"
+        )
+    if 2 * int(slow.sum()) < total:
+        return f"only {int(slow.sum())} of {total} starts become slow"
+    return ""
+
+
+def _groups(
+    settling: Settling, states: Tensor, slow: Bool[Tensor, " finite"], seed: int
+) -> tuple[np.ndarray, list[Shape]]:
+    """Return the group of each slow state and the shape of each group; a group that still contracts is a point."""
+    kept = states[slow]
+    group = separate_groups(_array(kept))
+    whole = float(torch.cdist(kept, kept).max())
+    shapes = []
+    for number in range(group.max() + 1):
+        members = torch.from_numpy(group == number).to(kept.device)
+        before, after = (spread(part[slow][members]) for part in (settling.half, settling.states))
+        contracts = before > 0 and after < SHRINKING * before
+        shapes.append(Shape("point", 0) if contracts else shape_of(_array(kept[members]), whole, seed))
+    return group, shapes
+
+
+def _why_isolated(shapes: list[Shape], members: int, diameter: float) -> str:
+    if shapes[0].topology != "point":
+        return shapes[0].reason
+    points = sum(shape.topology == "point" for shape in shapes)
+    return f"the states settle at {points} isolated point{'s' * (points > 1)}"
+
+
+def _drift(system: Dynamics, members: Tensor, shape: Shape) -> tuple[Shape, Drift]:
+    """Return the drift on a group of states, whose shape is undecided if no curve passes through them."""
+    if shape.dimension == 1:
+        curve = fit_curve(_array(members), closed=shape.topology == "ring")
+        if shape.topology != "undecided" and curve.detour <= DETOUR:
+            return shape, drift_on_curve(system, members, curve)
+        if shape.topology != "undecided":
+            shape = replace(
+                shape, topology="undecided", reason="no single curve passes through all states: it branches"
+            )
+    return shape, drift_on_surface(system, members, shape.dimension)
+
+
+def _described(shape: Shape, drift: Drift) -> dict[str, Any]:
+    rests, stable = drift.rests()
+    curve = getattr(drift, "curve", None)
+    positions, velocity = drift.positions, drift.drift
+    return {
+        "agreement": shape.agreement,
+        "gap": shape.gap,
+        "loops": torch.from_numpy(shape.loops.copy()),
+        "hollows": torch.from_numpy(shape.hollows.copy()),
+        "range": drift.range,
+        "positions": torch.from_numpy(positions.reshape(len(positions), -1).copy()),
+        "drift": torch.from_numpy(velocity.reshape(len(velocity), -1).copy()),
+        "curve": torch.zeros(0, drift.positions.reshape(len(drift.positions), -1).shape[1])
+        if curve is None
+        else torch.from_numpy(curve.vertices.copy()),
+        "rests": torch.from_numpy(rests),
+        "rests_stable": torch.from_numpy(stable),
+    }
+
+
+def _errors(system: Dynamics, members: Tensor, drift: Drift, delays: Sequence[int], tolerance: float) -> dict[str, Any]:
+    delays = tuple(sorted(int(delay) for delay in delays))
+    predicted, lifetime = predict_errors(drift, delays, tolerance)
+    velocity = drift.drift.reshape(len(drift.drift), -1)
+    fastest = float(np.linalg.norm(velocity, axis=1).max()) / drift.range
+    measured = measure_errors(system, members, drift, delays)
+    return {
+        "delays": delays,
+        "predicted": torch.tensor(predicted, dtype=torch.float64),
+        "measured": torch.tensor(measured, dtype=torch.float64),
+        "bound": torch.tensor([delay * fastest for delay in delays], dtype=torch.float64),
+        "lifetime": lifetime,
+    }
+
+
+def _noise(
+    system: Dynamics,
+    members: Tensor,
+    drift: Drift,
+    noise: float | None,
+    steps: int,
+    settling: int,
+    generator: torch.Generator,
+) -> dict[str, float]:
+    diameter = float(torch.cdist(members, members).max())
+    sigma = 1e-3 * diameter if noise is None else float(noise)
+    chosen = members[torch.randperm(len(members), generator=generator)[:NOISE_STARTS].to(members.device)]
+    gain = float(noise_gain(system, chosen, drift, settling).mean())
+    simulated = simulate_noise(system, members, drift, sigma, steps, settling, generator)
+    return {"noise": sigma, "diffusion": sigma**2 * gain, "diffusion_measured": simulated}
+
+
+def _fixed_points(
+    dynamics: Dynamics, members: Tensor, drift: Drift, known: FixedPoints | None, seed: int
+) -> FixedPoints:
+    """Return the fixed points near the manifold: known ones, or those reached from states at rest or evenly spread."""
+    fp = known
+    if fp is None:
+        rows = farthest_points(_array(members), FIXED_POINT_STARTS).tolist()
+        rests = drift.rests()[0]
+        rows += [int(drift.errors(drift.positions, np.full_like(drift.positions, rest)).argmin()) for rest in rests]
+        fp = find_fixed_points(dynamics, members[sorted(set(rows))], seed=seed)
+    diameter = float(torch.cdist(members, members).max())
+    if not len(fp):
+        return fp[[]]
+    apart = torch.cdist(fp.states.to(members.cpu()), members.cpu()).min(1).values
+    return fp[(apart <= NEAR * diameter).nonzero()[:, 0].tolist()]
+
+
+def _nothing(
+    settling: Settling,
+    kept: Tensor,
+    states: Tensor,
+    speeds: Tensor,
+    speed: float,
+    chosen: bool,
+    tolerance: float,
+    dt: float | None,
+) -> SlowManifold:
+    """Return the result before any shape is known."""
+    none = torch.zeros(0, dtype=torch.float64)
+    return SlowManifold(
+        kept=kept,
+        diverged=int((~settling.finite).sum()),
+        states=states.cpu(),
+        speeds=speeds.cpu(),
+        speed=speed,
+        speed_chosen=chosen,
+        settling=settling.steps,
+        plateau=settling.plateau,
+        size_kept=settling.kept,
+        size_kept_longer=settling.kept_longer,
+        reason="not examined",
+        group=torch.zeros(len(states), dtype=torch.int64),
+        topologies=(),
+        dimensions=(),
+        doubts=(),
+        agreement=nan,
+        diameter=settling.diameter,
+        gap=nan,
+        loops=none.reshape(0, 2),
+        hollows=none.reshape(0, 2),
+        range=nan,
+        positions=none.reshape(0, 1),
+        drift=none.reshape(0, 1),
+        curve=none.reshape(0, states.shape[1]),
+        rests=none,
+        rests_stable=torch.zeros(0, dtype=torch.bool),
+        delays=(),
+        predicted=none,
+        measured=none,
+        bound=none,
+        tolerance=tolerance,
+        lifetime=nan,
+        dt=dt,
+    )
+
+
+def _array(tensor: Tensor) -> np.ndarray:
+    return tensor.detach().cpu().double().numpy()

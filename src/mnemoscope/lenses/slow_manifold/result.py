@@ -1,0 +1,236 @@
+"""The result of the slow-manifold lens: the shape of the memory, its drift, and how long it holds a value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import inf, isfinite, nan, pi, sqrt
+from typing import ClassVar
+
+from torch import Tensor
+
+from mnemoscope.base.array_types import Bool, Float, Int
+from mnemoscope.lenses.fixed_points.result import FixedPoints
+from mnemoscope.lenses.result import Result
+
+NAMED = ("line", "ring", "plane", "sphere", "torus")
+"""Topologies of a continuous slow manifold that are distinguished."""
+
+
+@dataclass(frozen=True, repr=False)
+class SlowManifold(Result):
+    """A set of states on which a network moves so slowly that it holds a value there.
+
+    The truth value of the result is True if a continuous manifold was found; `reason` explains a failure. Positions,
+    drift and errors describe the largest group of states, the manifold. Errors are shares of its `range`.
+    """
+
+    noun: ClassVar[str] = "a slow manifold"
+    drawn_by: ClassVar[str] = "draw_slow_manifold"
+
+    kept: Bool[Tensor, " starts"]
+    """Which starts became as slow as `speed`."""
+    diverged: int
+    """Number of starts that left to infinity or became undefined."""
+    states: Float[Tensor, "kept size"]
+    """The settled state of each start that was kept."""
+    speeds: Float[Tensor, " kept"]
+    """Length of the next step from each of them."""
+    speed: float
+    """Largest speed of a state that counts as slow, per step."""
+    speed_chosen: bool
+    """Whether `speed` was chosen by the lens."""
+    settling: int
+    """Steps that all starts settled for."""
+    plateau: bool
+    """Whether the speeds were constant by then; otherwise fast motion may be left in the drift."""
+    size_kept: float
+    """Spread of the settled states, as a share of that of the starts: near 0 if all contract to one point."""
+    size_kept_longer: float
+    """Spread of the settled states, as a share of that after half of the settling."""
+    reason: str
+    """Why no continuous slow manifold is claimed; empty if one is."""
+    group: Int[Tensor, " kept"]
+    """Separate group of each state, from the largest to the smallest; 0 is the manifold."""
+    topologies: tuple[str, ...]
+    """Topology of each group: point, line, ring, plane, sphere, torus or undecided."""
+    dimensions: tuple[int, ...]
+    """Dimension of each group."""
+    doubts: tuple[str, ...]
+    """Why the topology of a group is undecided; may be empty."""
+    agreement: float
+    """Share of random subsamples of the manifold's states that have the same topology."""
+    diameter: float
+    """Largest distance between two states of the manifold."""
+    gap: float
+    """Widest gap between neighbouring landmarks of the manifold, as a share of its diameter."""
+    loops: Float[Tensor, "loops 2"]
+    """Longest bars of persistent homology in degree 1, (birth, death) as shares of the diameter."""
+    hollows: Float[Tensor, "hollows 2"]
+    """Longest bars in degree 2; empty for a curve."""
+    range: float
+    """Length of a line or ring; diameter of a surface."""
+    positions: Float[Tensor, "members dims"]
+    """Coordinates of the manifold's states: arc length along a curve, otherwise the state itself."""
+    drift: Float[Tensor, "members dims"]
+    """Motion along the manifold in one step, in these coordinates."""
+    curve: Float[Tensor, "vertices size"]
+    """Vertices of the line or ring in order; empty for other shapes."""
+    rests: Float[Tensor, " rests"]
+    """Positions on a line or ring at which the drift changes sign."""
+    rests_stable: Bool[Tensor, " rests"]
+    """Whether the drift leads towards each of them."""
+    delays: tuple[int, ...]
+    """Delays in steps at which errors are given; empty if nothing was found."""
+    predicted: Float[Tensor, " delays"]
+    """Mean error that the drift predicts."""
+    measured: Float[Tensor, " delays"]
+    """Mean error of the network itself."""
+    bound: Float[Tensor, " delays"]
+    """Upper bound of the error: delay times largest drift (Sagodi et al. 2024)."""
+    tolerance: float
+    """Error at which a value counts as lost."""
+    lifetime: float
+    """Predicted delay at which the mean error reaches the tolerance; infinite if it never does."""
+    noise: float = nan
+    """Standard deviation of the noise per step and number of the state."""
+    diffusion: float = nan
+    """Predicted variance along the manifold per step of this noise, in units of the state."""
+    diffusion_measured: float = nan
+    """The same, simulated."""
+    fixed_points: FixedPoints | None = None
+    """Fixed points near the manifold."""
+    dt: float | None = None
+    """Length of a step of a flow; None for a map."""
+
+    def __bool__(self) -> bool:
+        return not self.reason
+
+    def __len__(self) -> int:
+        """Return the number of starts that were kept."""
+        return len(self.states)
+
+    @property
+    def topology(self) -> str:
+        """Topology of the manifold, or "none"."""
+        return self.topologies[0] if self else "points" if self.isolated > 1 else "none"
+
+    @property
+    def dimension(self) -> int:
+        """Dimension of the manifold; 0 without a manifold."""
+        return self.dimensions[0] if self else 0
+
+    @property
+    def isolated(self) -> int:
+        """Number of isolated points at which states rest or creep."""
+        return self.topologies.count("point")
+
+    @property
+    def share(self) -> float:
+        """Share of the starts that end on the manifold; 0 without a manifold."""
+        return float((self.group == 0).sum()) / len(self.kept) if self else 0.0
+
+    @property
+    def noise_lifetime(self) -> float:
+        """Delay at which noise alone moves a value by the tolerance on average; NaN if no noise was considered."""
+        if not isfinite(self.diffusion):
+            return nan
+        # the mean of |z| for a normal z of variance D k is sqrt(2 D k / pi)
+        return pi / 2 * (self.tolerance * self.range) ** 2 / self.diffusion if self.diffusion else inf
+
+    @property
+    def unit(self) -> str:
+        """Unit of time."""
+        return "steps" if self.dt is None else f"steps of {self.dt:g}"
+
+    @property
+    def verdict(self) -> str:
+        """One sentence on the shape of the memory, for the head of a page."""
+        if not self:
+            return f"No slow manifold: {self.reason}."
+        name = f"a {self.topology}" if self.topology in NAMED else f"a set of dimension {self.dimension}"
+        held = "without limit" if self.lifetime == inf else f"for about {_digits(self.lifetime)} {self.unit}"
+        return (
+            f"{_share(self.share)} of {len(self.kept)} starts settle on a slow manifold, {name}, which holds a value "
+            f"to {self.tolerance:.0%} of its range {held}."
+        )
+
+    def error_text(self, error: float) -> str:
+        """Return an error as degrees of a ring, or as a percentage of the range."""
+        return f"{360 * error:.2g}°" if self.topology == "ring" else f"{error:.2%}"
+
+    def summary(self) -> str:
+        """Return the shape, the evidence for it, the drift and the errors, in sentences."""
+        return " ".join(_sentences(self))
+
+
+def _sentences(result: SlowManifold) -> Iterator[str]:
+    starts = len(result.kept)
+    if not result:
+        yield result.verdict
+        if result.isolated > 1 and len(result):
+            yield f"The states settle at {result.isolated} isolated points."
+        return
+    yield _shape_sentence(result, starts)
+    yield (
+        f"It keeps {result.size_kept:.3g} of the spread of the starts after {result.settling} steps, and "
+        f"{result.size_kept_longer:.3g} of that after half as many; slow means at most {result.speed:.2g} per step"
+        + (" (chosen)." if result.speed_chosen else ".")
+    )
+    if not result.plateau:
+        yield "The speeds were still falling at the end, so the drift may be overestimated: settle longer."
+    if result.topology == "undecided":
+        yield f"Its shape is undecided: {result.doubts[0]}."
+    yield from _drift_sentences(result)
+    others = len(result.topologies) - 1
+    if others:
+        members = int((result.group > 0).sum())
+        yield f"{members} further state{'s' * (members > 1)} form {others} separate group{'s' * (others > 1)}."
+    if result.diverged:
+        yield f"{result.diverged} of {starts} starts diverged."
+
+
+def _shape_sentence(result: SlowManifold, starts: int) -> str:
+    members = int((result.group == 0).sum())
+    kind = f"a {result.topology}" if result.topology in NAMED else f"a set of dimension {result.dimension}"
+    evidence = [f"widest gap {result.gap:.2f} of its diameter"]
+    if len(result.loops):
+        evidence.append(f"longest bar in H1 {float(result.loops[0, 1] - result.loops[0, 0]):.2f}")
+    if len(result.hollows):
+        evidence.append(f"in H2 {float(result.hollows[0, 1] - result.hollows[0, 0]):.2f}")
+    evidence.append(f"{result.agreement:.0%} of subsamples agree")
+    return f"{members} of {starts} starts settle on a slow manifold, {kind} ({', '.join(evidence)})."
+
+
+def _drift_sentences(result: SlowManifold) -> Iterator[str]:
+    if len(result.delays):
+        errors = "; ".join(
+            f"{delay} {result.unit}: {result.error_text(float(p))} predicted, {result.error_text(float(m))} measured"
+            for delay, p, m in zip(result.delays, result.predicted, result.measured, strict=True)
+        )
+        yield f"Mean error of a held value after {errors}."
+    if result.topology in ("line", "ring"):
+        count, stable = len(result.rests), int(result.rests_stable.sum())
+        if not float(result.drift.abs().max()) > 1e-11 * result.range:
+            yield "It does not drift: a continuous attractor, up to rounding."
+        elif count:
+            yield f"The drift rests at {count} place{'s' * (count > 1)} on it, {stable} of them stable."
+        else:
+            yield "The drift has the same direction everywhere, and rests nowhere on it."
+    held = "never" if result.lifetime == inf else f"after about {_digits(result.lifetime)} {result.unit}"
+    yield f"The predicted error reaches {result.tolerance:.0%} of the range {held}."
+    if isfinite(result.noise_lifetime):
+        sigma = sqrt(result.diffusion_measured / result.diffusion) if result.diffusion else nan
+        yield (
+            f"Noise of {result.noise:.2g} per step does so after {_digits(result.noise_lifetime)} {result.unit} "
+            f"(simulated spread: {sigma:.2f} of the predicted one)."
+        )
+
+
+def _digits(value: float) -> str:
+    """Return a count to two significant digits."""
+    return f"{float(f'{value:.2g}'):,.0f}" if value >= 10 else f"{value:.2g}"
+
+
+def _share(share: float) -> str:
+    return "All" if share > 0.995 else f"{share:.0%}"

@@ -1,0 +1,337 @@
+"""Slow manifolds: persistent homology against known shapes, and planted and trained memories."""
+
+from itertools import combinations
+from math import inf, pi
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import mnemoscope as ms
+from mnemoscope.cells import Cell
+from mnemoscope.lenses.slow_manifold.curve import fit_curve
+from mnemoscope.lenses.slow_manifold.homology import farthest_points, pairwise_distances, persistent_homology
+from mnemoscope.lenses.slow_manifold.planted import (
+    planted_flat,
+    planted_points,
+    planted_ring,
+    planted_sphere,
+    planted_torus,
+)
+from mnemoscope.lenses.slow_manifold.shape import local_dimension, separate_groups, shape_of
+from tests.slow import SLOW, representatives
+
+
+def _normal(number: int, size: int, seed: int = 0) -> Tensor:
+    return torch.randn(number, size, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def _found(cell: Cell, starts: Tensor | int = 200, **options) -> ms.SlowManifold:
+    dynamics = ms.Dynamics(cell)
+    states = _normal(starts, dynamics.size) if isinstance(starts, int) else starts
+    return ms.find_slow_manifold(dynamics, starts=states, **options)
+
+
+# Persistent homology
+
+
+def _rank(matrix: np.ndarray) -> int:
+    """Return the rank modulo 2 by elimination."""
+    rows, rank = [int("".join(map(str, row)), 2) if len(row) else 0 for row in matrix.tolist()], 0
+    while rows:
+        pivot = rows.pop()
+        if pivot:
+            rank += 1
+            low = pivot & -pivot
+            rows = [row ^ pivot if row & low else row for row in rows]
+    return rank
+
+
+def _betti(distances: np.ndarray, scale: float, degree: int) -> int:
+    """Return the Betti number of the complex at one scale, from the ranks of its boundary matrices."""
+    near = distances <= scale
+
+    def simplices(k: int) -> list[tuple[int, ...]]:
+        return [s for s in combinations(range(len(near)), k + 1) if all(near[a, b] for a, b in combinations(s, 2))]
+
+    def boundary(k: int) -> np.ndarray:
+        faces = {face: row for row, face in enumerate(simplices(k - 1))}
+        matrix = np.zeros((len(faces), len(simplices(k))), int)
+        for column, simplex in enumerate(simplices(k)):
+            for face in combinations(simplex, k):
+                matrix[faces[face], column] = 1
+        return matrix
+
+    return len(simplices(degree)) - (_rank(boundary(degree)) if degree else 0) - _rank(boundary(degree + 1))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_bars_agree_with_the_ranks_of_boundary_matrices(seed: int) -> None:
+    points = np.random.default_rng(seed).normal(size=(9, 3))
+    distances = pairwise_distances(points)
+    bars = persistent_homology(distances, 2)
+    for scale in np.quantile(distances[distances > 0], (0.15, 0.3, 0.4, 0.5, 0.6)):
+        if scale > distances.max(1).min():
+            continue  # beyond the enclosing radius
+        for degree, pairs in enumerate(bars):
+            alive = int(((pairs[:, 0] <= scale) & (scale < pairs[:, 1])).sum()) + (degree == 0)
+            assert alive == _betti(distances, scale, degree)
+
+
+def test_an_octahedron_is_hollow() -> None:
+    corners = np.concatenate([np.eye(3), -np.eye(3)])
+    pieces, loops, hollows = persistent_homology(pairwise_distances(corners), 2)
+    assert np.allclose(pieces[:, 1], 2**0.5)
+    assert len(loops) == 0
+    assert np.allclose(hollows, [[2**0.5, 2.0]])
+
+
+def test_landmarks_cover_a_cloud_and_skip_equal_points() -> None:
+    points = np.repeat(np.arange(4.0)[:, None], 5, axis=0)
+    assert sorted(points[farthest_points(points, 10), 0]) == [0, 1, 2, 3]
+
+
+# Shapes
+
+
+def _cloud(name: str, number: int, seed: int = 0) -> np.ndarray:
+    generator = np.random.default_rng(seed)
+    a, b = generator.uniform(0, 2 * pi, (2, number))
+    u, w = generator.uniform(-1, 1, (2, number))
+    ball = generator.normal(size=(number, 3))
+    return {
+        "ring": lambda: np.c_[np.cos(a), 0.4 * np.sin(a), 0.3 * np.cos(2 * a)],
+        "line": lambda: np.c_[np.cos(2.4 * u), np.sin(2.4 * u)],  # nearly closed
+        "plane": lambda: np.c_[u, 0.6 * w, 0.3 * u**2],
+        "sphere": lambda: ball / np.linalg.norm(ball, axis=1, keepdims=True),
+        "torus": lambda: np.c_[np.cos(a), np.sin(a), np.cos(b), np.sin(b)],
+    }[name]()
+
+
+@representatives("ring", "line", "plane")
+@pytest.mark.parametrize("name", ["ring", "line", "plane", "sphere", "torus"])
+def test_shapes_of_clouds(name: str) -> None:
+    states = _cloud(name, 300)
+    rotation = np.linalg.qr(np.random.default_rng(1).normal(size=(12, 12)))[0]
+    shape = shape_of(states @ rotation[: states.shape[1]], 2.0)
+    assert shape.topology == name
+    assert shape.dimension == (1 if name in ("ring", "line") else 2)
+    assert shape.agreement >= 0.6
+
+
+def test_a_ball_and_an_annulus_stay_undecided() -> None:
+    generator = np.random.default_rng(0)
+    ball = generator.normal(size=(300, 3))
+    ball *= generator.uniform(0, 1, (300, 1)) ** (1 / 3) / np.linalg.norm(ball, axis=1, keepdims=True)
+    assert local_dimension(ball) == 3
+    assert shape_of(ball, 2.0).topology == "undecided"
+    angle, radius = generator.uniform(0, 2 * pi, 300), np.sqrt(generator.uniform(0.25, 1, 300))
+    annulus = shape_of(np.c_[radius * np.cos(angle), radius * np.sin(angle)], 2.0)
+    assert annulus.topology == "undecided"
+    assert annulus.reason == "it is a surface with 1 loop"
+
+
+def test_a_curve_that_branches_is_no_line() -> None:
+    arms = np.array([[1, 0], [-0.5, 0.87], [-0.5, -0.87]])
+    states = (np.linspace(0, 1, 60)[:, None, None] * arms).reshape(-1, 2)
+    pull = planted_points(torch.from_numpy(np.unique(states.round(6), axis=0)), pull=0.5, size=2)
+    rotation = torch.linalg.qr(_normal(2, 2))[0]
+    memory = _found(pull, torch.from_numpy(states) @ rotation.T)
+    assert memory.topology == "undecided"
+    assert "branches" in memory.doubts[0]
+
+
+def test_groups_are_split_at_wide_gaps_alone() -> None:
+    ring = _cloud("ring", 150)
+    far = ring + np.array([5.0, 0, 0])
+    assert sorted(np.bincount(separate_groups(np.concatenate([ring, far[:50]])))) == [50, 150]
+    assert separate_groups(ring).max() == 0
+    corners = np.repeat(np.eye(4), 20, axis=0) + 1e-6 * np.random.default_rng(0).normal(size=(80, 4))
+    assert np.bincount(separate_groups(corners)).tolist() == [20] * 4
+
+
+def test_positions_along_a_ring_are_its_angle() -> None:
+    angle = np.sort(np.random.default_rng(0).uniform(0, 2 * pi, 200))
+    curve = fit_curve(np.c_[np.cos(angle), np.sin(angle)], closed=True)
+    assert curve.length == pytest.approx(2 * pi, rel=0.01)
+    moved = curve.project(np.c_[np.cos(angle + 0.3), np.sin(angle + 0.3)])[0]
+    turned = curve.difference(moved, curve.project(np.c_[np.cos(angle), np.sin(angle)])[0])
+    assert np.allclose(np.abs(turned), 0.3, atol=0.02)
+    assert (turned > 0).all() or (turned < 0).all()
+
+
+# Planted memories
+
+
+@pytest.mark.parametrize("anisotropy", [0.0, 1e-4, 1e-3])
+def test_a_planted_ring(anisotropy: float) -> None:
+    memory = _found(planted_ring(anisotropy, 3))
+    assert memory.topology == "ring"
+    assert memory.dimension == 1
+    assert memory.share == 1
+    if anisotropy == 0:
+        assert len(memory.rests) == 0
+        assert memory.lifetime == inf
+        assert "does not drift" in memory.summary()
+        return
+    assert memory.rests_stable.tolist() in ([True, False] * 3, [False, True] * 3)
+    gaps = memory.rests.diff() / memory.range
+    assert torch.allclose(gaps, torch.full_like(gaps, 1 / 6), atol=0.01)
+    largest = anisotropy / (2 * pi)  # radians per step, as a share of the circle
+    assert memory.drift.abs().max() / memory.range == pytest.approx(largest, rel=0.03)
+    assert torch.allclose(memory.predicted, memory.measured, rtol=0.05)
+    assert (memory.measured <= memory.bound).all()
+    assert memory.fixed_points is not None
+    assert len(memory.fixed_points) == 6
+
+
+def test_a_ring_in_64_numbers_far_from_its_starts() -> None:
+    memory = _found(planted_ring(5e-4, 2, size=64, decay=0.8), 3 * _normal(150, 64))
+    assert memory.topology == "ring"
+    assert len(memory.rests) == 4
+    assert torch.allclose(memory.predicted, memory.measured, rtol=0.05)
+
+
+def test_a_leaky_line_decays_as_its_eigenvalue() -> None:
+    memory = _found(planted_flat(0.9995))
+    assert memory.topology == "line"
+    assert memory.rests_stable.tolist() == [True]
+    slope = memory.drift[:, 0] / (memory.positions[:, 0] - memory.rests[0])
+    assert torch.allclose(slope, torch.full_like(slope, -0.0005), rtol=1e-3)
+    delays = torch.tensor(memory.delays, dtype=torch.float64)
+    size = (memory.positions[:, 0] - memory.rests[0]).abs().mean() / memory.range
+    assert torch.allclose(memory.measured, size * (1 - 0.9995**delays), rtol=1e-3)
+    assert torch.allclose(memory.predicted, memory.measured, rtol=1e-2)
+    # the mean error reaches a tenth of the range when 1 - 0.9995^k = 0.1 / size
+    exact = float(torch.log(1 - memory.tolerance / size) / np.log(0.9995))
+    assert memory.lifetime == pytest.approx(exact, rel=0.02)
+
+
+def test_noise_diffuses_along_a_line_as_its_eigenvectors_say() -> None:
+    shear = torch.tensor([[1.0, 2.0], [0.0, 0.5]], dtype=torch.float64)  # carries noise into the line: gain 1 + 4^2
+    memory = _found(ms.adapt(lambda x, h: h @ shear.T, state_size=2), noise=0.01)
+    assert memory.topology == "line"
+    assert memory.diffusion == pytest.approx(17 * 0.01**2, rel=1e-6)
+    assert memory.diffusion_measured == pytest.approx(memory.diffusion, rel=0.3)
+    assert memory.noise_lifetime == pytest.approx(pi / 2 * (0.1 * memory.range) ** 2 / memory.diffusion)
+
+
+@SLOW
+@pytest.mark.parametrize(
+    ("name", "cell", "starts"),
+    [
+        ("plane", planted_flat(0.9998, 0.9995), 2 * torch.rand(300, 6, generator=torch.Generator().manual_seed(0)) - 1),
+        ("sphere", planted_sphere(3e-4), 300),
+        ("torus", planted_torus(4e-4), 300),
+    ],
+)
+def test_a_planted_surface(name: str, cell: Cell, starts: Tensor | int) -> None:
+    memory = _found(cell, starts)
+    assert memory.topology == name
+    assert memory.dimension == 2
+    assert torch.allclose(memory.predicted, memory.measured, rtol=0.15)
+    assert (memory.measured <= 1.02 * memory.bound).all()
+
+
+def test_isolated_points_are_no_manifold() -> None:
+    points = _normal(8, 3, seed=5)
+    memory = _found(planted_points(points), 200)
+    assert not memory
+    assert memory.topology == "points"
+    assert memory.isolated == len(torch.unique(memory.group))
+    assert "isolated points" in memory.summary()
+
+
+def test_a_ring_that_falls_apart_into_points_is_no_manifold() -> None:
+    memory = _found(planted_ring(0.05, 5))
+    assert memory.topology == "points"
+    assert memory.isolated == 5
+
+
+def test_contraction_cycles_and_chaos_are_no_manifold() -> None:
+    assert "contract to one point" in _found(planted_flat(0.97)).reason
+    turn = torch.tensor([[0.6, -0.8], [0.8, 0.6]], dtype=torch.float64)
+    circling = ms.adapt(lambda x, h: 1.2 * (h @ turn.T) / (1 + h.square().sum(1, keepdim=True)).sqrt(), state_size=2)
+    assert "become slow" in _found(circling).reason
+    W = 3 * _normal(30, 30, 1) / 30**0.5
+    assert "become slow" in _found(ms.adapt(lambda x, h: torch.tanh(h @ W.T), state_size=30)).reason
+    assert "diverge" in _found(ms.adapt(lambda x, h: 1e30 * h, state_size=2)).reason
+
+
+def test_an_untrained_network_contracts_though_its_states_are_slow_and_form_a_loop() -> None:
+    torch.manual_seed(0)
+    gru = nn.GRU(2, 32)
+    angle = 2 * pi * torch.rand(60)
+    inputs = torch.zeros(30, 60, 2)
+    inputs[0] = torch.stack([angle.cos(), angle.sin()], 1)
+    dynamics = ms.Dynamics(gru)
+    memory = ms.find_slow_manifold(dynamics, inputs)
+    assert not memory
+    assert memory.size_kept < 1e-3
+    assert "contract to one point" in memory.summary()
+
+
+def test_two_rings_are_two_groups() -> None:
+    ring = ms.Dynamics(planted_ring(2e-4, 2, size=2))
+
+    def step(x: Tensor, h: Tensor) -> Tensor:
+        return torch.cat([ring(h[:, :2]), torch.tanh(3 * h[:, 2:])], 1)
+
+    memory = _found(ms.adapt(step, state_size=3), 160)
+    assert memory.topologies == ("ring", "ring")
+    assert 0.4 < memory.share < 0.7
+
+
+# Arguments
+
+
+def test_starts_are_kept_at_the_speed_asked_for() -> None:
+    cell = planted_flat(0.99)
+    memory = _found(cell, speed=5e-3, steps=20)
+    assert (memory.speeds <= 5e-3).all()
+    assert memory.kept.all()
+    assert not memory.speed_chosen
+    slower = _found(cell, speed=1e-30, steps=20)
+    assert not slower.kept.any()
+    assert "0 of 200 starts become slow" in slower.reason
+
+
+def test_steps_decide_what_counts_as_memory() -> None:
+    assert not _found(planted_flat(0.99))
+    assert _found(planted_flat(0.99), steps=5).topology == "line"
+
+
+def test_a_flow_is_integrated_in_steps() -> None:
+    relax = ms.adapt(lambda x, h: torch.stack([0 * h[:, 0] - 1e-3 * h[:, 0], -2 * h[:, 1]], 1), state_size=2)
+    memory = ms.find_slow_manifold(ms.Dynamics(relax, continuous=True), starts=_normal(100, 2), dt=0.2)
+    assert memory.topology == "line"
+    assert memory.dt == 0.2
+
+
+def test_wrong_arguments_are_refused_with_a_remedy() -> None:
+    dynamics = ms.Dynamics(planted_flat(0.999))
+    with pytest.raises(ValueError, match=r"either inputs=.* or starts="):
+        ms.find_slow_manifold(dynamics)
+    with pytest.raises(ValueError, match="speed must be a positive number"):
+        ms.find_slow_manifold(dynamics, starts=_normal(5, 6), speed=-1)
+    with pytest.raises(ValueError, match=r"shape \(time, batch, features\)"):
+        ms.find_slow_manifold(ms.Dynamics(nn.GRU(2, 4)), torch.zeros(5, 2))
+    with pytest.raises(TypeError, match="Dynamics"):
+        ms.find_slow_manifold(nn.GRU(2, 4), torch.zeros(5, 3, 2))  # type: ignore[arg-type]
+
+
+def test_too_few_starts_are_undecided() -> None:
+    memory = _found(planted_ring(1e-4), 6)
+    assert not memory
+    assert "pass more starts" in memory.reason
+
+
+def test_it_saves_loads_and_draws(tmp_path) -> None:
+    memory = _found(planted_ring(1e-3, size=5), 100)
+    memory.save(tmp_path / "memory.safetensors")
+    loaded = ms.SlowManifold.load(tmp_path / "memory.safetensors")
+    assert loaded.summary() == memory.summary()
+    assert torch.equal(loaded.drift, memory.drift)
+    assert len(loaded.figure().axes) == 3
+    assert len(_found(planted_flat(0.9)).figure().axes) == 1
