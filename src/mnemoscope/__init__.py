@@ -6,9 +6,7 @@
 Names are loaded on first use, so that the command line can answer `--help` without waiting for torch.
 """
 
-from typing import TYPE_CHECKING
-
-from mnemoscope.base.lazy_imports import lazy_attributes
+from mnemoscope.base.lazy_imports import TYPE_CHECKING, lazy_attributes
 
 if TYPE_CHECKING:
     from mnemoscope import (

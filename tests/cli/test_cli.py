@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -279,6 +280,62 @@ def test_an_interruption_ends_with_status_130(words, function, default, reason, 
     monkeypatch.setattr(function, interrupted)
     assert main(words) == 130
     assert (reason or default) in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["train", "flipflop"], ["study", "flipflop-cube"]])
+def test_sigterm_ends_with_status_143(words, monkeypatch, capsys):
+    def terminated(*arguments, **options):
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(10)
+
+    import_module("mnemoscope.replication")
+    monkeypatch.setattr("mnemoscope.training.train", terminated)
+    monkeypatch.setattr("mnemoscope.replication.run_study", terminated)
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    assert main(words) == 143
+    assert "Stopped." in capsys.readouterr().err
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+def test_ctrl_c_during_the_imports_shows_no_traceback():
+    code = """
+import sys
+class CtrlC:
+    def find_spec(name, *_):
+        if name == "mnemoscope.cli.entry_point":
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, CtrlC)
+from mnemoscope.cli import main
+sys.exit(main(["list"]))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "\nStopped.\n")
+
+
+def test_the_first_imports_of_the_command_are_few():
+    code = "import sys; import mnemoscope.cli; print({'typing', 'ast', 'pathlib', 'numpy'} & {*sys.modules})"
+    sources = {**os.environ, "PYTHONPATH": str(Path(registry.__file__).parents[2])}
+    done = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, check=False, env=sources)
+    assert done.stdout == "set()\n", done.stderr
+
+
+def test_ctrl_c_inside_an_import_ends_the_command_even_if_a_library_catches_it(tmp_path):
+    (tmp_path / "library.py").write_text("""
+import os, signal
+try:
+    os.kill(os.getpid(), signal.SIGINT)
+    for _ in range(1000): pass
+except KeyboardInterrupt:
+    pass
+""")
+    done = subprocess.run(
+        [sys.executable, "-m", "mnemoscope", "--plugin", str(tmp_path / "library.py"), "list", "presets"],
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "\nStopped.\n")
 
 
 def test_study_uses_its_arguments_and_resumes(tmp_path, capsys):

@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from importlib import import_module
 from pathlib import Path
 
 from mnemoscope.base.files import write_atomically
@@ -44,3 +45,17 @@ def interrupted(root):
     except KeyboardInterrupt:
         Path(root, "checkpoint").touch()
         raise
+
+
+def import_all(root, names):
+    for name in names:
+        import_module(name)
+
+
+def preempted(root):
+    """Get SIGTERM, and write a checkpoint then."""
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(60)
+    except KeyboardInterrupt as stop:
+        raise type(stop)(f"{type(stop).__name__}: the checkpoint is written") from stop

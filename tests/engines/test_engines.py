@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import mnemoscope
 from mnemoscope.base.files import TEMPORARY_PREFIX
 from mnemoscope.base.progress import Bar, redirect_progress
 from mnemoscope.engines import Job, Local, Outcome, Progress, build_engine
@@ -21,6 +22,7 @@ from mnemoscope.replication import run_study
 from tests.slow import after
 
 TESTS = Path(__file__).parent
+SOURCES = Path(mnemoscope.__file__).parents[1]
 
 
 @pytest.fixture(autouse=True)
@@ -96,6 +98,29 @@ def test_bars_draw_unless_they_are_redirected(capsys):
             pass
     assert states
     assert "redirected" not in capsys.readouterr().err
+
+
+def test_modules_of_the_working_directory_replace_none_of_python(tmp_path, monkeypatch):
+    for name in ("random", "queue", "mnemoscope"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('a file of the working directory was run')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(SOURCES), str(TESTS)]))
+    (outcome,) = ended(Local(1), [job("import_all", names=["random", "queue", "tempfile"])])
+    assert outcome.error is None, outcome.log
+
+
+def test_modules_that_this_process_finds_are_found_by_jobs(tmp_path, monkeypatch):
+    (tmp_path / "study_of_a_user.py").write_text("def measure(root): open('measured', 'w')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", ["", *sys.path])  # as `python -m mnemoscope` and a notebook
+    (outcome,) = ended(Local(1), [Job("measure", "study_of_a_user:measure")])
+    assert outcome.error is None, outcome.log
+    assert (tmp_path / "measured").exists()
+
+
+def test_a_job_that_gets_sigterm_saves_and_reports(tmp_path):
+    (outcome,) = ended(Local(1), [job("preempted", root=tmp_path)])
+    assert outcome.error == "Terminated: the checkpoint is written"
 
 
 def test_closing_the_events_stops_the_jobs(tmp_path):

@@ -18,6 +18,8 @@ import torch
 from torch import nn
 
 from mnemoscope import registry
+from mnemoscope.base.files import TEMPORARY_PREFIX, write_atomically
+from mnemoscope.base.signals import Terminated
 from mnemoscope.cells import GRU, Cell, Model, scan
 from mnemoscope.config.run_config import RunConfig
 from mnemoscope.tasks import Adding, PennTreebank, SequentialMNIST
@@ -32,6 +34,7 @@ from mnemoscope.training import (
     train,
 )
 from mnemoscope.training.bptt import backpropagate
+from mnemoscope.training.metrics_file import MetricsFile
 from tests.slow import representatives, slow
 from tests.tasks import data_sets
 
@@ -412,6 +415,37 @@ def test_ctrl_c_saves_and_explains_how_to_continue(tmp_path):
     assert steps[0] == 18
 
 
+@pytest.fixture
+def _terminable():
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.usefixtures("_terminable")
+def test_sigterm_saves_and_explains_how_to_continue(tmp_path):
+    def preempted(info):
+        if info.step == 17:
+            os.kill(os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), signal.SIGTERM)  # schedulers repeat it
+
+    words = r"Stopped by SIGTERM after step 17 of 40; the checkpoint is in .*resume=True"
+    with pytest.raises(Terminated, match=words):
+        run(CONFIG, tmp_path, callbacks=[preempted])
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    run(CONFIG, tmp_path, resume=True)
+    run(CONFIG, tmp_path / "straight")
+    assert artefacts(CONFIG, tmp_path) == artefacts(CONFIG, tmp_path / "straight")
+
+
+@pytest.mark.usefixtures("_terminable")
+def test_a_sigterm_handler_of_the_caller_is_kept(tmp_path):
+    seen = []
+    signal.signal(signal.SIGTERM, lambda *_: seen.append("caller"))
+    result = run(CONFIG, tmp_path, callbacks=[lambda i: i.step == 17 and os.kill(os.getpid(), signal.SIGTERM)])
+    assert (result.steps, seen) == (40, ["caller"])
+
+
 @pytest.mark.usefixtures("_interruptible")
 def test_a_second_ctrl_c_stops_immediately_and_keeps_the_checkpoint(tmp_path):
     def twice(info):
@@ -519,6 +553,34 @@ def test_temporary_files_of_a_crash_are_ignored_and_removed(tmp_path):
     assert RunFolder(folder).status == "new"
     run(CONFIG, tmp_path)
     assert not debris.exists()
+
+
+@pytest.mark.parametrize("name", ["metrics.jsonl", "checkpoint.safetensors", "model.safetensors", "tensorboard"])
+def test_a_resumed_run_is_not_written_through_a_link(name, tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        run(CONFIG, tmp_path, callbacks=[stop_at(17, KeyboardInterrupt)])
+    link, outside = CONFIG.folder(tmp_path) / name, tmp_path / "outside"
+    outside.write_bytes(link.read_bytes() + b"more" if link.exists() else b"")
+    before = outside.read_bytes()
+    link.unlink(missing_ok=True)
+    link.symlink_to(outside)
+    with pytest.raises(ValueError, match=rf"{name} is a symbolic link to .*outside.* Replace the link"):
+        run(CONFIG, tmp_path, resume=True)
+    assert outside.read_bytes() == before
+    assert link.is_symlink()
+
+
+def test_metrics_and_temporary_files_are_not_opened_through_links(tmp_path):
+    outside, link = tmp_path / "outside", tmp_path / "metrics.jsonl"
+    outside.write_text("kept")
+    link.symlink_to(outside)
+    with pytest.raises(ValueError, match="symbolic link"):
+        MetricsFile(link, 0)
+    temporary = tmp_path / f"{TEMPORARY_PREFIX}{os.getpid()}-{threading.get_ident()}-env.json"
+    temporary.symlink_to(outside)
+    write_atomically(tmp_path / "env.json", b"new")
+    assert outside.read_text() == "kept"
+    assert (tmp_path / "env.json").read_text() == "new"
 
 
 def test_two_processes_cannot_train_in_one_folder(tmp_path):

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from threading import get_ident
-from typing import Any
+from typing import Any, BinaryIO
 
 try:
     import fcntl
@@ -26,7 +26,8 @@ def write_atomically(path: Path, content: bytes) -> None:
     """Write a file so that a crash at any moment leaves either the old file or the new one, complete."""
     temporary = path.with_name(f"{TEMPORARY_PREFIX}{os.getpid()}-{get_ident()}-{path.name}")
     try:
-        with temporary.open("wb") as file:
+        temporary.unlink(missing_ok=True)  # of a crashed process with the same number
+        with open_unlinked(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY) as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
@@ -34,6 +35,26 @@ def write_atomically(path: Path, content: bytes) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def open_unlinked(path: Path, flags: int) -> BinaryIO:
+    """Open a file for writing, with the flags of `os.open`; refuse a link, which may lead out of its folder."""
+    no_link = getattr(os, "O_NOFOLLOW", 0)  # Windows has none
+    try:
+        descriptor = os.open(path, flags | no_link | getattr(os, "O_CLOEXEC", 0), 0o666)
+    except OSError:
+        refuse_link(path)
+        raise
+    return os.fdopen(descriptor, "ab" if flags & os.O_APPEND else "wb")
+
+
+def refuse_link(path: Path) -> None:
+    """Raise if the path is a symbolic link: a file of a run is never written through one."""
+    if path.is_symlink():
+        raise ValueError(
+            f"{path} is a symbolic link to {path.readlink()}, and files of a run are not written through links. "
+            f"Replace the link by the file itself, or remove it."
+        )
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:

@@ -1,12 +1,16 @@
-"""Imports on first use: lazy package attributes, objects named by text, and optional dependencies."""
+"""Imports on first use: lazy package attributes, objects named by text, and optional dependencies.
+
+`import mnemoscope` imports this module, which therefore imports little itself: Ctrl-C at that moment shows a traceback.
+"""
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Callable
 from importlib import import_module
-from pathlib import Path
-from typing import Any
+
+TYPE_CHECKING = False  # as in `typing`, whose import takes 20 ms
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 
 def lazy_attributes(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
@@ -15,14 +19,14 @@ def lazy_attributes(package: str, file: str) -> tuple[Callable[[str], Any], Call
     The imports under `if TYPE_CHECKING:` are the only list of these names; this function reads it from the source.
     `__all__` is one more attribute, so that `from package import *` works too.
     """
-    modules = {}
-    for block in ast.parse(Path(file).read_text(encoding="utf-8")).body:
-        if isinstance(block, ast.If) and isinstance(block.test, ast.Name) and block.test.id == "TYPE_CHECKING":
-            for line in block.body:
-                if isinstance(line, ast.ImportFrom) and line.module:
-                    modules |= {alias.name: line.module for alias in line.names}
+    found: dict[str, str] = {}
+
+    def names() -> dict[str, str]:
+        found.update({} if found else _imports_for_type_checkers(file))
+        return found
 
     def get(name: str) -> Any:
+        modules = names()
         if name == "__all__":
             return [*modules]
         if name not in modules:
@@ -31,7 +35,21 @@ def lazy_attributes(package: str, file: str) -> tuple[Callable[[str], Any], Call
             return import_module(f"{package}.{name}")
         return getattr(import_module(modules[name]), name)
 
-    return get, lambda: [*modules]
+    return get, lambda: [*names()]
+
+
+def _imports_for_type_checkers(file: str) -> dict[str, str]:
+    """Return the names that a source file imports under `if TYPE_CHECKING:`, each with its module."""
+    import ast
+    from pathlib import Path
+
+    modules = {}
+    for block in ast.parse(Path(file).read_text(encoding="utf-8")).body:
+        if isinstance(block, ast.If) and isinstance(block.test, ast.Name) and block.test.id == "TYPE_CHECKING":
+            for line in block.body:
+                if isinstance(line, ast.ImportFrom) and line.module:
+                    modules |= {alias.name: line.module for alias in line.names}
+    return modules
 
 
 def load_object(target: str) -> Any:

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Union, get_args
 from mnemoscope import registry
 from mnemoscope.base.distributed import OtherRankError, ProcessRank, process_rank
 from mnemoscope.base.lazy_imports import import_extra
+from mnemoscope.base.signals import exit_code
 from mnemoscope.base.version import __version__
 from mnemoscope.cli.cite import Cite
 from mnemoscope.cli.commands import Demo, Inspect, List, RunStudy, Train
@@ -41,7 +42,10 @@ lenses and studies from a file or module of yours, write `mnemoscope --plugin mi
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command and return the exit status: 0, 1 for a failed run, 2 for a wrong request, 130 after Ctrl-C."""
+    """Run a command, and return the exit status.
+
+    It is 0 after success, 1 for a failed run, 2 for a wrong request, 130 after Ctrl-C and 143 after SIGTERM.
+    """
     try:
         try:
             return _run(list(sys.argv[1:] if argv is None else argv))
@@ -72,7 +76,7 @@ def _run(words: list[str]) -> int:
         advice = " Finished runs are kept; the same command with --resume runs the rest."
         many_runs = isinstance(command, RunStudy | RunSweep)
         print(f"\n{str(stop) or 'Stopped.' + advice * many_runs}", file=sys.stderr)
-        return 130
+        return exit_code(stop)
     except (ValueError, LookupError, OSError, ImportError, ArithmeticError, RuntimeError) as error:
         if os.environ.get("MNEMOSCOPE_TRACEBACK"):
             raise

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from mnemoscope.base.files import write_atomically
 from mnemoscope.base.lazy_imports import load_object
 
 
@@ -79,7 +80,7 @@ class Outcome:
     def save_log(self, path: Path) -> str:
         """Write the log to a file, and return the error in one line that names the file."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(self.log, encoding="utf-8")
+        write_atomically(path, self.log.encode())
         return f"{self.job.name}: {self.error} (see {path})"
 
 

@@ -12,12 +12,20 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import Generator, Sequence
+from pathlib import Path
 
 from mnemoscope.base.validation import check_whole
 from mnemoscope.engines.job import Event, Job, Outcome, Progress
 
 LOG_LINES = 30
 """Log lines kept in an error report."""
+SAFE_PATH = {"PYTHONSAFEPATH": "1"}
+"""Environment in which Python does not search the working directory: a `random.py` there would replace Python's."""
+START_WORKER = """import sys
+sys.path += [folder for folder in sys.argv[1:] if folder not in sys.path]
+from mnemoscope.engines.worker import main
+sys.exit(main())"""
+"""Program of a worker. It also finds the modules that this process can import, but Python's and packages' first."""
 STOP_TIMEOUT = 30.0
 """Time that an interrupted job has to write a checkpoint, in seconds."""
 
@@ -69,7 +77,7 @@ class Local:
         settings = {"OMP_NUM_THREADS": str(self.threads), "MKL_NUM_THREADS": str(self.threads)}
         if self.gpus:
             settings["CUDA_VISIBLE_DEVICES"] = self.gpus[slot % len(self.gpus)]
-        return {**os.environ, **settings}
+        return {**os.environ, **settings, **SAFE_PATH}
 
 
 class _Process:
@@ -82,7 +90,7 @@ class _Process:
         self.rest = b""
         self.log = tempfile.TemporaryFile()  # noqa: SIM115 (open as long as the process runs)
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "mnemoscope.engines.worker"],
+            [sys.executable, "-c", START_WORKER, *search_path()],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.log,
@@ -147,6 +155,11 @@ def _stop(running: set[_Process]) -> None:
         except subprocess.TimeoutExpired:
             process.process.kill()
         process.outcome()
+
+
+def search_path() -> list[str]:
+    """Return the folders in which this process finds modules, as absolute paths."""
+    return [str(Path.cwd() / folder) for folder in sys.path]
 
 
 def available_cores() -> int:

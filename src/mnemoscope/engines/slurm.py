@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 from mnemoscope.base.lazy_imports import import_extra
 from mnemoscope.engines.job import Event, Job, Outcome, event_fields
-from mnemoscope.engines.local import Local
+from mnemoscope.engines.local import SAFE_PATH, Local, search_path
 
 
 class Slurm:
@@ -51,12 +54,17 @@ class Slurm:
             timeout_min=minutes, cpus_per_task=cores, gpus_per_node=gpus, mem_gb=memory, name="mnemoscope"
         )
         if cluster == "slurm":
-            self.executor.update_parameters(slurm_partition=partition, slurm_array_parallelism=max_jobs)
+            exports = [f"export {name}={value}" for name, value in SAFE_PATH.items()]  # where sbatch passes nothing on
+            self.executor.update_parameters(
+                slurm_partition=partition, slurm_array_parallelism=max_jobs, slurm_setup=exports
+            )
 
     def events(self, jobs: Sequence[Job]) -> Generator[Event]:
         started = time.perf_counter()
-        with self.executor.batch():
-            submitted = [(job, self.executor.submit(_run_on_node, _resolved(job), self.cores)) for job in jobs]
+        with _environment(SAFE_PATH), self.executor.batch():
+            submitted = [
+                (job, self.executor.submit(_run_on_node, _resolved(job), self.cores, search_path())) for job in jobs
+            ]
         waiting = dict(enumerate(submitted))
         try:
             while waiting:
@@ -83,8 +91,21 @@ def _outcome(job: Job, slurm_job: Any, seconds: float) -> Outcome:
         return Outcome(job, seconds, message, slurm_job.stderr() or "")
 
 
-def _run_on_node(line: str, cores: int) -> dict[str, Any]:
-    """Run a job on a node, and return the fields of its outcome."""
+@contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables for the processes that are started inside the context."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name) if value is None else os.environ.update({name: value})
+
+
+def _run_on_node(line: str, cores: int, folders: Sequence[str]) -> dict[str, Any]:
+    """Run a job on a node, and return the fields of its outcome; modules are also searched in `folders`."""
+    sys.path += [folder for folder in folders if folder not in sys.path]
     events = Local(1, cores=cores).events([Job.from_json(line)])
     (outcome,) = (event for event in events if isinstance(event, Outcome))
     return event_fields(outcome)

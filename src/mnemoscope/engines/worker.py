@@ -1,4 +1,4 @@
-"""The worker process of one job: `python -m mnemoscope.engines.worker`, with the job as the first line of its input.
+"""The worker process of one job, which `Local` starts with the job as the first line of its input.
 
 The worker writes lines of JSON to standard output: its progress, and at the end success or the error. The job's own
 output goes to standard error. The parent process keeps the worker's input open while it lives. When the input closes,
@@ -16,10 +16,8 @@ from threading import Lock, Thread
 from typing import Any, TextIO
 
 from mnemoscope.base.progress import redirect_progress
+from mnemoscope.base.signals import command_signals, exit_code
 from mnemoscope.engines.job import Job
-
-INTERRUPTED = 130
-"""Exit code after Ctrl-C, by the convention of shells."""
 
 
 def main() -> int:
@@ -30,11 +28,11 @@ def main() -> int:
     send = _MessageWriter(os.fdopen(os.dup(1), "w", buffering=1))
     os.dup2(2, 1)  # prints of any library go to standard error, not between the messages
     try:
-        with redirect_progress(lambda state: send({"progress": state})):
+        with command_signals(), redirect_progress(lambda state: send({"progress": state})):
             job.run()
-    except KeyboardInterrupt:
-        send({"error": "interrupted"})
-        return INTERRUPTED
+    except KeyboardInterrupt as stop:
+        send({"error": str(stop) or "interrupted"})
+        return exit_code(stop)
     except BaseException as error:
         traceback.print_exc()
         send({"error": f"{type(error).__name__}: {error}"})
@@ -56,7 +54,3 @@ def _exit_without_parent() -> None:
     while sys.stdin.buffer.raw.read(1):  # pyright: ignore[reportAttributeAccessIssue]  # blocks until the input closes
         pass
     os._exit(1)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

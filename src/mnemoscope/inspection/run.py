@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
+from mnemoscope.base.files import refuse_link
 from mnemoscope.cells import run_with_cache
 from mnemoscope.inspection.attention import inspect_attention, why_no_fixed_points
 from mnemoscope.inspection.options import DEFAULT_OPTIONS, InspectionOptions
@@ -56,6 +57,8 @@ def inspect_run(
     """
     check_report_extra()
     folder = Path(folder)
+    if page is None:
+        refuse_link(folder / "page.html")
     model, task, config = load_model(folder)
     run = LoadedRun(folder, model, task, config, folder / "page.html" if page is None else Path(page), options)
     if isinstance(model, SingleStepModel) and isinstance(task, RelationalSequence):

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from mnemoscope import registry
-from mnemoscope.base.files import lock_folder, write_json
+from mnemoscope.base.files import lock_folder, write_atomically, write_json
 from mnemoscope.engines import Engine, InProcess, Job, Local, Outcome
 from mnemoscope.engines.job_display import JobDisplay
 from mnemoscope.replication import trial_files
@@ -102,7 +102,7 @@ def run_study(
     environments = [each.environment for each in finished]
     write_json(folder / "summary.json", trial_files.summary_of(study, preset, finished, rows, environments))
     page = folder / "page.html"
-    page.write_text(render_study(study, preset, folder, finished, rows), encoding="utf-8")
+    write_atomically(page, render_study(study, preset, folder, finished, rows).encode())
     requested = reused if finished_only else len(trials)
     return StudyResult(study.name, preset, folder, page, rows, requested, reused, failed)
 

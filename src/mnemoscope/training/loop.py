@@ -38,7 +38,7 @@ def train(
     """Train the network of `config` in its folder under `root`, and return the result.
 
     A finished run is not repeated: its stored result is returned. Equal configurations give equal weights, bit for bit,
-    on one machine with one number of threads, also if the run was interrupted (by Ctrl-C or by force) and resumed. The
+    on one machine with one number of threads, also if it was interrupted (by Ctrl-C, SIGTERM or force) and resumed. The
     checkpoint stores the number of threads; a run that resumes with another number warns. Several threads may train at
     the same time, each another run; their steps take turns, so that processes (an engine) are faster.
 
@@ -129,15 +129,15 @@ def _train(
             except KeyboardInterrupt:
                 interruption.requested = True
 
-            # Save a checkpoint, and stop if Ctrl-C was pressed.
+            # Save a checkpoint, and stop after Ctrl-C or SIGTERM.
             if counters.step % config.checkpoint_every == 0 or counters.stopped is not None or interruption.stop:
                 checkpoint.save(counters, carried, metrics, evaluator)
             if interruption.stop and counters.stopped is None:
-                message = (
-                    f"Stopped after step {counters.step} of {config.steps}; the checkpoint is in {folder.path}. "
+                place = (
+                    f"after step {counters.step} of {config.steps}; the checkpoint is in {folder.path}. "
                     f"Continue with train(config, resume=True), or by the same command with --resume."
                 )
-                raise group.shared_error(KeyboardInterrupt(message))
+                raise group.shared_error(interruption.error(place))
     finished = evaluator.finish(counters, carried)
     callbacks.on_end(finished)
     return finished

@@ -7,6 +7,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from mnemoscope.base.files import open_unlinked
+
 
 class MetricsFile:
     """metrics.jsonl, open for appending lines; the path is None in a process that writes nothing.
@@ -18,14 +20,16 @@ class MetricsFile:
         self._file = None
         if path is None:
             return
-        path.touch()
-        if path.stat().st_size < size:
+        self._file = open_unlinked(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+        present = self._file.tell()
+        if present < size:
+            self._file.close()
             raise ValueError(
-                f"{path} has {path.stat().st_size} bytes, but {size} when the checkpoint was made: it was cut short "
-                f"since. Start the run again with overwrite=True."
+                f"{path} has {present} bytes, but {size} when the checkpoint was made: it was cut short since. Start "
+                f"the run again with overwrite=True."
             )
-        os.truncate(path, size)
-        self._file = path.open("ab")
+        self._file.truncate(size)
+        self._file.seek(size)
 
     def __enter__(self) -> MetricsFile:
         return self

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from mnemoscope import registry
-from mnemoscope.base.files import TEMPORARY_PREFIX, lock_folder, read_json, write_atomically, write_json
+from mnemoscope.base.files import TEMPORARY_PREFIX, lock_folder, read_json, refuse_link, write_atomically, write_json
 from mnemoscope.base.torch_state import present_threads
 from mnemoscope.base.version import __version__
 from mnemoscope.cells import Model
@@ -29,6 +29,8 @@ from mnemoscope.training.metrics_file import read_metrics
 from mnemoscope.training.result import TrainResult
 from mnemoscope.training.tensor_files import read_tensors, write_tensors
 
+FILES = ("result.json", "model.safetensors", "checkpoint.safetensors", "metrics.jsonl", "env.json")
+"""Files of a run besides `config.toml`."""
 Status = Literal["new", "unfinished", "finished"]
 
 
@@ -94,6 +96,8 @@ class RunFolder:
                 f"There is an unfinished run in {self.path}. Continue it with resume=True (`--resume`), or start again "
                 f"with overwrite=True (`--overwrite`)."
             )
+        for name in (*FILES, *get_args(Log)):
+            refuse_link(self.path / name)
         environment = self.read_environment() if (self.path / "env.json").exists() else {}
         if newer := newer_version_note(str(environment.get("mnemoscope", ""))):
             raise ValueError(f"The unfinished run in {self.path} was {newer}: continue it by that version.")
@@ -105,10 +109,10 @@ class RunFolder:
 
     def start(self, config: RunConfig, processes: int = 1) -> None:
         """Remove the files of an earlier run, and write the configuration and the environment."""
-        for name in ("result.json", "model.safetensors", "checkpoint.safetensors", "metrics.jsonl", "env.json"):
+        for name in FILES:
             (self.path / name).unlink(missing_ok=True)
-        for name in get_args(Log):
-            shutil.rmtree(self.path / name, ignore_errors=True)
+        for folder in (self.path / name for name in get_args(Log)):
+            folder.unlink() if folder.is_symlink() else shutil.rmtree(folder, ignore_errors=True)
         write_atomically(self.path / "config.toml", config.to_toml().encode())
         write_json(self.path / "env.json", environment() | ({"processes": processes} if processes > 1 else {}))
 

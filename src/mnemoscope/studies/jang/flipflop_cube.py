@@ -10,6 +10,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from mnemoscope.base.files import write_atomically
 from mnemoscope.config import PRESETS, RunConfig
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, add_legend, style_page_axes
@@ -89,7 +90,7 @@ class FlipFlopCube(Study):
         trained = train(RunConfig(**trial.settings), folder, resume=True, progress=progress)
         inspection = inspect_run(trained.folder, options=InspectionOptions(progress=progress))
         # the page of the study links to this file
-        (folder / "page.html").write_bytes(inspection.page.read_bytes())
+        write_atomically(folder / "page.html", inspection.page.read_bytes())
         fp = inspection.fixed_points
         assert fp is not None  # only networks that attend to their past have none
         return {

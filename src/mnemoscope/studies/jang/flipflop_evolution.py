@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
-from mnemoscope.base.files import read_json, write_json
+from mnemoscope.base.files import read_json, write_atomically, write_json
 from mnemoscope.cells import run_with_cache
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.palette import PALETTE
@@ -248,7 +248,7 @@ def _write_page(
     )
     sections = [section, citation_section(FlipFlopEvolution.cites), provenance_section("")]
     html = render_document("Evolution of a reservoir's memories", f"<p>{escape(lead)}</p>", sections)
-    (folder / "page.html").write_text(html, encoding="utf-8")
+    write_atomically(folder / "page.html", html.encode())
 
 
 @torch.no_grad()

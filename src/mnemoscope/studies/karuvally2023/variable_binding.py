@@ -8,6 +8,7 @@ from math import isnan
 from pathlib import Path
 from typing import Any
 
+from mnemoscope.base.files import write_atomically
 from mnemoscope.config.run_config import RunConfig
 from mnemoscope.inspection.variables import variables_section
 from mnemoscope.lenses import Variables, find_variables
@@ -64,7 +65,7 @@ class BindingStudy(LearningStudy):
         published = find(number=task.variables, method="published")
         title = f"{task.rule}, {task.variables} x {task.size}: {config.cell} with {config.hidden_size} units"
         page = render_document(title, "", [variables_section(at_rest), citation_section(self.cites)])
-        (run.parents[1] / "page.html").write_text(page, encoding="utf-8")  # the page of the study links to this file
+        write_atomically(run.parents[1] / "page.html", page.encode())  # the page of the study links to this file
         angles, along = (
             angle_error(found.modes.eigenvalues, task.F.eigenvalues()) for found in (at_rest, along_states)
         )

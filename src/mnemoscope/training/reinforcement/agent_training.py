@@ -160,7 +160,7 @@ def _train(
                 done.metrics_size, done.seconds = metrics.synchronise(), perf_counter() - started
                 _save_checkpoint(run.checkpoint, agent, optimiser, environments, done, ppo)
             if interruption.stop and done.rollouts < rollouts:
-                raise KeyboardInterrupt(f"Stopped after {line['step']} steps; continue in {run.path} with resume=True.")
+                raise interruption.error(f"after {line['step']} steps; continue in {run.path} with resume=True.")
     write_tensors(run.path / "model.safetensors", agent.state_dict(), {"ppo": asdict(ppo)})
     write_json(run.path / "result.json", {"steps": rollouts * size, "seconds": done.seconds})
     return _result(run, rollouts * size, done.seconds, cached=False)
