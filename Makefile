@@ -17,7 +17,8 @@ test: .venv/installed  ## lint, types, tests and docstring examples
 	$(MAKE) --no-print-directory --jobs 2 lint pytest  # together: the type checker uses only one core
 
 pytest: .venv/installed
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadgroup  # a thread for each of the two processes: more would wait for each other
+	# a thread for each of the two processes, since more would wait for each other; bytecode for the processes they start
+	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadgroup
 
 QUICK := tests/test_house.py tests/test_language.py tests/config tests/registry tests/store tests/networks \
 	tests/tasks/test_tasks.py tests/lenses/test_results.py tests/lenses/test_fixed_points.py

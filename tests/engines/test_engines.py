@@ -19,7 +19,7 @@ from mnemoscope.engines import Job, Local, Outcome, Progress, build_engine
 from mnemoscope.engines.local import available_cores
 from mnemoscope.engines.ray_cluster import _check_reachable, pack_folder, unpack_folder
 from mnemoscope.replication import run_study
-from tests.slow import after
+from tests.slow import SLOW, after
 
 TESTS = Path(__file__).parent
 SOURCES = Path(mnemoscope.__file__).parents[1]
@@ -142,7 +142,7 @@ for event in Local(2).events(jobs):
 """
 
 
-@pytest.mark.parametrize("chance", after(2, range(20)))
+@pytest.mark.parametrize("chance", after(1, range(20)))
 def test_after_a_kill_only_unfinished_jobs_run_again(tmp_path, chance):
     """Kill the parent at a random moment, then run all jobs again: only jobs that were running start twice."""
     number = 4
@@ -196,6 +196,7 @@ def test_wrong_arguments_are_refused():
         Job("x", "print")
 
 
+@SLOW
 def test_an_engine_gives_the_same_rows_of_a_study(tmp_path):
     here = run_study("fisher-delay-line", "smoke", root=tmp_path / "here", progress=False)
     there = run_study("fisher-delay-line", "smoke", root=tmp_path / "there", progress=False, engine=Local(2))

@@ -12,6 +12,7 @@ from mnemoscope.inspection import InspectionOptions, inspect_run
 from mnemoscope.lenses.gradients import GradientNorms
 from mnemoscope.lenses.tape import Tape, record_tape
 from mnemoscope.training import load_model, train
+from tests.slow import SLOW
 
 
 def run_of(folder, task, cell, hidden_size=4, **options):
@@ -25,6 +26,7 @@ def text_of(page):
     return " ".join(unescape(sub(r"<[^>]+>", " ", page.read_text(encoding="utf-8"))).split())
 
 
+@SLOW
 def test_the_page_of_a_small_machine_shows_tape_and_fixed_points(tmp_path):
     folder = run_of(tmp_path, "matrix-copy", "matntm", slots=4, slot_rows=2, slot_columns=2, layers=1)
     inspection = inspect_run(folder, options=InspectionOptions(starts=4, progress=False))

@@ -763,6 +763,7 @@ def test_checkpoints_under_torch_func_and_wrong_ones():
         _check_options(xs, None, "auto", True, "all")
 
 
+@SLOW
 def test_the_newer_precision_setting_is_respected():
     code = (
         "import torch; from mnemoscope.kernels.devices import exact_products as exact\n"

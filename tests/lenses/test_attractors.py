@@ -143,6 +143,7 @@ def test_the_stable_cycle_of_the_logistic_map_is_found(r, period, bounds):
     assert "no sign of a missing point" in cycles.summary()
 
 
+@SLOW
 def test_all_cycles_of_the_logistic_map_at_4_are_found():
     """x = sin^2(t) conjugates it to doubling: 2^k states of period k or a divisor, multiplier +-2^k (4^k at x = 0)."""
     cycles = ms.find_cycles(logistic(4.0), periods=(3, 4, 5))
@@ -319,6 +320,7 @@ def test_a_direction_lost_in_one_step_has_exponent_minus_infinity():
     assert spectrum.figure().axes
 
 
+@SLOW
 def test_exponents_of_the_logistic_map_at_4_and_the_cat_map():
     spectrum = ms.lyapunov_spectrum(logistic(4.0), steps=800)
     assert abs(spectrum.leading - math.log(2)) < 4 * float(spectrum.mean_errors[0])
@@ -723,6 +725,7 @@ def test_a_cycle_that_starts_have_not_reached_yet_is_one_attractor():
     assert len(attractors) == 1
 
 
+@SLOW
 def test_chaos_from_several_starts_is_one_attractor():
     generator = torch.Generator().manual_seed(0)
 
@@ -740,6 +743,7 @@ def test_chaos_from_several_starts_is_one_attractor():
         assert len(attractors) == 1, attractors.summary()
 
 
+@SLOW
 def test_the_wings_of_the_lorenz_attractor_are_one_set():
     """Within 20 units of time some starts stay mostly on one wing, some on the other."""
     step = ms.Dynamics(RungeKuttaStep(ms.Dynamics(Lorenz(), continuous=True).cell, 0.02))

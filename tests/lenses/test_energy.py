@@ -21,7 +21,7 @@ from mnemoscope.lenses.energy.symmetry import Symmetry, symmetriser
 from mnemoscope.lenses.energy.terms import VARIANTS, flow_energy, flow_energy_rate, map_energy, rates_energy
 from mnemoscope.lenses.energy.weights import Weights
 from mnemoscope.studies.karuvally2023.energy_descent import descend, random_memory, random_steps
-from tests.slow import representatives
+from tests.slow import SLOW, representatives
 
 SIGMAS = ("tanh", "logistic", "softmax", "relu", "polynomial", "linear")
 TURN = torch.tensor([[0.0, 1.0], [-1.0, 0.0]], dtype=torch.float64)
@@ -629,6 +629,7 @@ def test_a_given_flow_is_compared_with_the_integrated_one():
         assert ms.energy_descent(memory, states, times=1.2 * times, input=torch.ones(2)).strays
 
 
+@SLOW
 def test_a_flow_that_rests_does_not_rise():
     memory = EpisodicMemory(normal(6, 6), 3 * torch.eye(6, dtype=torch.float64), T_h=0.0, T_d=1.0)
     descent = ms.energy_descent(memory, times=torch.linspace(0, 200, 101))

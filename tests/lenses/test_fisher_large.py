@@ -10,7 +10,7 @@ from mnemoscope.lenses.fisher import matrix_free
 from mnemoscope.lenses.fisher.operators import Dense, Kronecker, powers
 from mnemoscope.lenses.fisher.products import stationary_products, stein_residual
 from mnemoscope.lenses.fisher.stein import UnstableError
-from tests.slow import representatives
+from tests.slow import SLOW, representatives
 
 LAGS = 30
 
@@ -132,6 +132,7 @@ def test_signals_that_vanish_have_no_information():
     assert free.curve[3:].max() < 1e-30
 
 
+@SLOW
 def test_a_large_network_takes_the_matrix_free_route_by_default():
     system = network(51, 50)
     memory = ms.fisher_memory(system, lags=10)

@@ -367,7 +367,8 @@ def test_many_equidistant_roots_are_found():
     assert gaps.max() < 1e-9
 
 
-@pytest.mark.parametrize("bias", [8, *(pytest.param(other, marks=SLOW) for other in (6, 10))])
+@SLOW
+@pytest.mark.parametrize("bias", [8, 6, 10])
 def test_large_memory_cells_leave_the_index_certain(bias):
     torch.manual_seed(1)
     lstm = torch.nn.LSTM(2, 6)

@@ -29,7 +29,7 @@ from mnemoscope.lenses.fixed_points.newton import LevenbergMarquardt
 from mnemoscope.lenses.fixed_points.restarts import EXPENSIVE, Restarts
 from mnemoscope.lenses.fixed_points.stability import ARNOLDI, growth, unstable_directions
 from mnemoscope.tasks import FlipFlop
-from tests.slow import SLOW
+from tests.slow import SLOW, representatives
 
 D = torch.float64
 
@@ -342,6 +342,7 @@ def matrices(size):
         yield f"twice {block.tolist()}", Q @ J @ Q.T
 
 
+@representatives("False")
 @pytest.mark.parametrize("continuous", [False, True])
 def test_the_arnoldi_count_agrees_with_all_eigenvalues(continuous):
     size, certain = ARNOLDI + 10, 0

@@ -21,7 +21,7 @@ from mnemoscope.memory.tape.bounds import ROOM
 from mnemoscope.networks import matntm, ntm
 from mnemoscope.tasks import Batch, BitCopy
 from tests.lenses.fisher_reference import slow_curve
-from tests.slow import representatives, slow
+from tests.slow import SLOW, representatives, slow
 
 
 def randn(*shape):
@@ -218,6 +218,7 @@ def test_bounds_are_none_where_no_box_is_known():
     assert machine.bounds(*ends) is None
 
 
+@SLOW
 def test_uniform_starts_stay_uniform_and_find_all_points():
     torch.manual_seed(3)
     machine = ntm(3, 4, slots=4, slot_size=2).double()

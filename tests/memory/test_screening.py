@@ -10,7 +10,7 @@ from mnemoscope.cells.state import leaves
 from mnemoscope.config.run_config import RunConfig
 from mnemoscope.memory.attention import Attentive, RelevanceScreen
 from mnemoscope.networks.attentive import relgru
-from tests.slow import representatives
+from tests.slow import SLOW, representatives
 
 SCORES = ["surprise", "learned"]
 ROUNDING = 1e-12  # float64, sums of some tens of terms of order 1
@@ -228,6 +228,7 @@ def test_a_learned_screen_keeps_the_symbols():
     assert right > 0.95
 
 
+@SLOW
 def test_an_attentive_gru_is_bounded_at_scale_half_but_not_at_scale_one():
     """h is between a tanh and the s it read, c among the h: with s = (h + c) / 2 all stay below 1."""
     torch.manual_seed(7)

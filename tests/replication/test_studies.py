@@ -34,7 +34,6 @@ def test_a_study_has_presets_claims_and_distinct_trials(name):
 
 
 @representatives(
-    "flipflop-3",
     "flipflop-evolution",
     "flipflop-transfer",
     "flipflop-noise",
@@ -47,11 +46,7 @@ def test_a_study_has_presets_claims_and_distinct_trials(name):
     "gradient-norms",
     "learned-schur",
     "ntm-copy",
-    "compose-copy",
     "binding-table",
-    "energy-descent",
-    "relational-cognitive",
-    "distribution-of-n",
 )
 @pytest.mark.parametrize("name", [entry.name for entry in registry.studies])
 def test_the_smoke_preset_runs_and_resumes(name, tmp_path, monkeypatch):

@@ -36,7 +36,7 @@ from mnemoscope.training import (
     train,
 )
 from mnemoscope.training.bptt import HasPenalty, backpropagate
-from tests.slow import representatives
+from tests.slow import SLOW, representatives
 
 CONFIG = RunConfig("try", "rmts", cell="corelnet", learning_rate=5e-4, steps=6, batch_size=12, evaluate_every=2,
                    evaluate_batches=2, checkpoint_every=4)  # fmt: skip
@@ -189,6 +189,7 @@ def test_an_interrupted_run_ends_with_the_same_bytes(cell, options, tmp_path):
     assert artefacts(config, tmp_path / "resumed") == artefacts(config, tmp_path / "straight")
 
 
+@SLOW
 def test_same_different_generalises_to_unseen_shapes(tmp_path):
     config = replace(CONFIG, task="same-different", steps=80, batch_size=32, evaluate_every=80)
     model, task, _ = load_model(run(config, tmp_path).folder)
@@ -359,6 +360,7 @@ def text_of(page):
     return " ".join(unescape(sub(r"<[^>]+>", " ", Path(page).read_text(encoding="utf-8"))).split())
 
 
+@SLOW
 def test_train_and_inspect_from_the_command_line(tmp_path, capsys):
     words = ["train", "--task", "identity-rules", "--cell", "corelnet", "--cell-options", "segmented", "True", *TINY]
     assert main([*words, "--root", str(tmp_path)]) == 0

@@ -35,7 +35,7 @@ from mnemoscope.training import (
 )
 from mnemoscope.training.bptt import backpropagate
 from mnemoscope.training.metrics_file import MetricsFile
-from tests.slow import representatives, slow
+from tests.slow import SLOW, representatives, slow
 from tests.tasks import data_sets
 
 CONFIG = RunConfig(
@@ -466,6 +466,7 @@ def test_training_works_in_a_thread(tmp_path):
     assert RunFolder(replace(CONFIG, steps=3).folder(tmp_path)).read_result().steps == 3
 
 
+@SLOW
 def test_a_killed_process_can_be_resumed(tmp_path):
     code = """
 import os, signal, sys
