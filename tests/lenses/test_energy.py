@@ -695,6 +695,14 @@ def test_the_surface_reports_moving_v_d_and_edges():
     assert "lowest point of the surface" not in [text.get_text() for text in far.figure().legends[0].get_texts()]
 
 
+def test_a_surface_around_diverging_recall_is_refused():
+    Xi = 3 * torch.linalg.qr(normal(8, 3))[0]
+    memory = EpisodicMemory(Xi, torch.eye(3).roll(1, 1).double(), "linear")  # grows ninefold in a step
+    with pytest.raises(ValueError, match=r"diverges: V_f exceeds 1e\+06 after \d+ of 40 steps"):
+        ms.energy_surface(memory)
+    assert ms.energy_surface(memory, torch.cumsum(normal(30, 8), 0), panels=2).energy.isfinite().all()
+
+
 def test_a_counter_example_with_held_v_d_is_reproducible():
     memory = EpisodicMemory(2 * torch.eye(2).double(), TURN)
     descent = ms.energy_descent(memory.discrete(), hold=4)

@@ -13,6 +13,7 @@ from mnemoscope.base.validation import check_whole
 from mnemoscope.cells import EpisodicMap, EpisodicMemory
 from mnemoscope.lenses.energy.schedule import Schedule
 from mnemoscope.lenses.energy.terms import map_energy
+from mnemoscope.lenses.energy.trajectories import FAR
 from mnemoscope.lenses.energy.weights import Weights
 from mnemoscope.lenses.result import Result
 
@@ -157,6 +158,11 @@ def _recall(schedule: Schedule, steps: int) -> Tensor:
         g = weights.sigma_f(path[-1])
         y = g if t % schedule.hold == 0 else y
         path.append(weights.field(g, y))
+        if not bool((path[-1].abs() < FAR).all()):
+            raise ValueError(
+                f"Sequence recall diverges: V_f exceeds {FAR:.0e} after {t + 1} of {steps} steps, so it has no "
+                f"surface. Use a bounded nonlinearity, lower alpha_s or alpha_c, or pass a trajectory."
+            )
     return torch.stack(path)
 
 
