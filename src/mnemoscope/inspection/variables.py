@@ -10,7 +10,7 @@ from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE
 from mnemoscope.lenses.variables import Variables, find_variables
 from mnemoscope.lenses.variables.figure import draw_evidence, draw_wave
 from mnemoscope.lenses.variables.interventions import PASSED
-from mnemoscope.lenses.variables.result import describe_rule
+from mnemoscope.lenses.variables.result import describe_interaction
 from mnemoscope.lenses.variables.wave import wave_height
 from mnemoscope.report import Section
 from mnemoscope.report.markup import figure_markup, table_markup
@@ -54,9 +54,10 @@ def _sentences(result: Variables) -> list[str]:
         "untested": f"The network holds {variables}{modes}. They were not tested.",
         "explained": f"The network holds {variables}{modes}. They explain its behaviour.",
     }[result.status]
-    rule = "no signed selection of them" if result.selection is None else describe_rule(result.selection)
-    moves = "At every step a variable enters as the newest, and the others move by one subspace. " * (N > 1)
-    return [verdict, result.reason, *notes, f"{moves}The next variable is {rule}."]
+    moves = ["At every step a variable enters as the newest, and the others move by one subspace."] * (N > 1)
+    add_up = result.trials is not None and result.trials.inputs_add_up
+    inputs = ["While inputs arrive, they are added to F of the variables held."] * add_up
+    return [verdict, result.reason, *notes, *moves, describe_interaction(result), *inputs]
 
 
 def _wave(result: Variables) -> str:

@@ -134,10 +134,13 @@ def _boundary(axes: Any, result: Variables, colours: Colours) -> None:
     axes.imshow(signed_colours(F / reach, 8), extent=extent, aspect="auto", interpolation="nearest")
     for edge in range(1, N):
         axes.axvline(edge * size - 0.5, color=colours["muted"], linewidth=0.5)
-    if result.selection is not None:
-        rows, columns = np.nonzero(result.selection.matrix().numpy())
-        style = {"marker": "s", "s": 26, "facecolor": "none", "edgecolor": colours["ink"], "linewidth": 0.7}
-        axes.scatter(columns, rows, label="signed selection", **style)
+    assert result.structure is not None
+    holds, nearest = result.selection is not None, result.selection or result.structure.nearest
+    if nearest is not None:
+        rows, columns = np.nonzero(nearest.matrix().numpy())
+        edge, line = (colours["ink"], "solid") if holds else (colours["muted"], "dotted")
+        style = {"marker": "s", "s": 26, "facecolor": "none", "edgecolor": edge, "linewidth": 0.7, "linestyle": line}
+        axes.scatter(columns, rows, label="signed selection" if holds else "nearest, but no selection", **style)
     every = -(-N // 8)
     axes.set_xticks([(place + 0.5) * size - 0.5 for place in range(0, N, every)], range(1, N + 1, every))
     axes.set_yticks(range(0, size, -(-size // 8)), range(1, size + 1, -(-size // 8)))

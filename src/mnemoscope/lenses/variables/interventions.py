@@ -9,12 +9,16 @@ from math import isfinite, isnan
 import torch
 from torch import Generator, Tensor
 
+from mnemoscope.base.array_types import Float, Int
 from mnemoscope.lenses.variables.linearisation import Linearisation
+from mnemoscope.lenses.variables.rule import evolve_variables
 from mnemoscope.lenses.variables.structure import Structure
-from mnemoscope.lenses.variables.trials import Trials, evolve_variables, r2
+from mnemoscope.lenses.variables.trials import Trials, r2
 
 PASSED = 0.95
 """Share of the future that must be as predicted for a test to pass."""
+DIFFERENT = 1e-6
+"""Numbers differ if they do so by more than this share of their standard deviation."""
 PERIODS, FEWEST_STEPS = 3, 32
 """Steps compared after an intervention: this many times the number of variables, and at least the second number."""
 REMOVED = "remove the memory space"
@@ -52,11 +56,12 @@ def causal_tests(
 ) -> tuple[CausalTest, ...]:
     """Write a variable, flip a bit, swap two subspaces, transplant another trial's memory, keep or remove the memory.
 
-    The intervention takes place N steps after the last input. If variables repeat each other (compose copy), all copies
-    of an element change together, as a state cannot hold two values of one element.
+    The intervention takes place N steps after the last input, or later if transients still reach the outputs. If
+    variables depend on each other (compose copy), all copies of an element change together, as a state cannot hold two
+    values of one element.
     """
     N = structure.basis.variables
-    time = trials.input_steps + N - 1
+    time = trials.faded
     state, held = trials.states[time], trials.decoded[time]
     truth = trials.variables[time - N + 1 : time + 1]
     experiment = _Experiment(network, structure, trials, time, max(PERIODS * N, FEWEST_STEPS), generator)
@@ -65,8 +70,8 @@ def causal_tests(
     window = truth.movedim(0, 1)
     tests = []
     for name, prediction, values, true_values in _edits(structure, held, window, trials.bits, generator):
-        change = structure.basis.embed(structure.expand_groups(values - structure.group_values(held)))
-        tests.append(experiment.test(name, prediction, change, structure.expand_groups(true_values)))
+        change = structure.basis.embed(structure.expand(values - structure.free_values(held)))
+        tests.append(experiment.test(name, prediction, change, structure.expand(true_values)))
     other = torch.roll(torch.arange(len(state)), 1)
     name, prediction = "transplant the memory space", "the future of the trial it is taken from"
     tests.append(experiment.test(name, prediction, memory[other] - memory, truth[:, other].movedim(0, 1)))
@@ -83,7 +88,9 @@ class _Experiment:
         self, network: Linearisation, structure: Structure, trials: Trials, time: int, steps: int, generator: Generator
     ) -> None:
         self.network, self.structure, self.steps, self.generator = network, structure, steps, generator
-        self.state, self.bits, self.centre = trials.states[time], trials.bits, trials.centre
+        self.state, self.centre = trials.states[time], trials.centre
+        # only a signed selection maps bits to bits; F predicts numbers, and is judged by them
+        self.bits = trials.bits and structure.selection is not None
         held = trials.variables[time - structure.basis.variables + 1 : time + 1]
         self.old = evolve_variables(structure, held, steps)[-steps:]
 
@@ -91,7 +98,10 @@ class _Experiment:
         """Compare the outputs after a change of the states with the future of `window`, (batch, variables, size)."""
         new = evolve_variables(self.structure, window.movedim(1, 0), self.steps)[-self.steps :]
         outputs = self._future(change)
-        differs = new != self.old
+        if self.bits:
+            differs = (new > 0) != (self.old > 0)
+        else:
+            differs = (new - self.old).abs() > DIFFERENT * float(self.old.std())
         changed = self._score(outputs[differs], new[differs]) if differs.any() else float("nan")
         return CausalTest(name, prediction, self._score(outputs, new), changed, self._control(change))
 
@@ -129,23 +139,21 @@ def _edits(
     structure: Structure, held: Tensor, truth: Tensor, bits: bool, generator: Generator
 ) -> Iterator[tuple[str, str, Tensor, Tensor]]:
     """Yield name, prediction, new values of the independent elements as the states hold them, and their true values."""
-    now, true = structure.group_values(held), structure.group_values(truth)
+    now, true = structure.free_values(held), structure.free_values(truth)
     pair = _draw_pair(structure.basis.variables, generator)  # drawn first: it depends on the seed alone
     batch, free = now.shape
     rows = torch.arange(batch)
-    size = structure.basis.size
 
     which = torch.randint(0, structure.basis.variables, (batch,), generator=generator)
-    members = structure.groups[which[:, None] * size + torch.arange(size)]
     fresh = 2.0 * torch.randint(0, 2, true.shape, generator=generator).double() - 1
     if not bits:
         fresh = torch.randn(true.shape, dtype=torch.float64, generator=generator) * true.std()
     fresh = fresh * true.abs().max() if bits else fresh
     # a new bit gets the amplitude at which the network holds the others
     amplitude = now.abs().mean(0) / true.abs().max() if bits else torch.ones(free, dtype=now.dtype)
-    written, true_written = now.clone(), true.clone()
-    written[rows[:, None], members] = (fresh * amplitude)[rows[:, None], members]
-    true_written[rows[:, None], members] = fresh[rows[:, None], members]
+    written, true_written = (
+        values + _part_of(structure, which, new - values) for values, new in ((now, fresh * amplitude), (true, fresh))
+    )
     yield "write a variable", "it comes up in its turn", written, true_written
 
     element = torch.randint(0, free, (batch,), generator=generator)
@@ -167,12 +175,24 @@ def _draw_pair(variables: int, generator: Generator) -> tuple[int, int] | None:
     return first, int(torch.randint(first + 1, variables, (), generator=generator))
 
 
+def _part_of(
+    structure: Structure, which: Int[Tensor, " batch"], change: Float[Tensor, "batch free"]
+) -> Float[Tensor, "batch free"]:
+    """Return the part of a change of free values that changes one variable, another one in each trial."""
+    blocks = structure.mixing.unflatten(0, (structure.basis.variables, -1))
+    parts = torch.stack([structure.setting(j) @ block for j, block in enumerate(blocks)])  # (variables, free, free)
+    return (parts[which] @ change[..., None])[..., 0]
+
+
 def _swap(structure: Structure, values: Tensor, first: int, second: int) -> Tensor:
-    values, size = values.clone(), structure.basis.size
+    """Return the free values with two variables exchanged, as far as their elements are free or copies."""
+    values, M = values.clone(), structure.mixing
+    size = structure.basis.size
+    sole = (M != 0).sum(1) == 1
     for element in range(size):
         a, b = first * size + element, second * size + element
-        group_a, group_b = int(structure.groups[a]), int(structure.groups[b])
-        if group_a != group_b:
-            sign = int(structure.group_signs[a] * structure.group_signs[b])
-            values[:, [group_a, group_b]] = sign * values[:, [group_b, group_a]]
+        free_a, free_b = int(M[a].abs().argmax()), int(M[b].abs().argmax())
+        if sole[a] and sole[b] and free_a != free_b:
+            sign = float(M[a, free_a] * M[b, free_b])
+            values[:, [free_a, free_b]] = sign * values[:, [free_b, free_a]]
     return values

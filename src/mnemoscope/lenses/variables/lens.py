@@ -56,8 +56,9 @@ def find_variables(
         around: "rest": linearise at the fixed point, from the weights alone; "states": fit a linear step to the states
             that `inputs` lead to, which suits networks that saturate.
         rest: fixed point at which to linearise, a flat state; by default the one nearest to the initial state.
-        lasting: steps that a mode must last to hold memory. The default is 32, and 256 for `around="states"`: there
-            memory modes do not fade, while products of variables, which a nonlinear network also forms, fade slowly.
+        lasting: steps that a mode must last to hold memory. The default is 32, and 128 or 512 if 32 leave it unclear
+            where memory modes end and slow transients begin. For `around="states"` it is 256: there memory modes do
+            not fade, while products of variables, which a nonlinear network also forms, fade slowly.
         seed: seed of the trials and the tests.
 
     >>> from mnemoscope.lenses.variables.planted import planted_network
@@ -67,16 +68,17 @@ def find_variables(
     ('explained', 3, 2)
 
     """
-    lasting = (LASTING_ALONG_STATES if around == "states" else LASTING_STEPS) if lasting is None else lasting
     _check_options(method, around, number, lasting, inputs is not None, variables is not None)
     linear = linearise(network, readout, rest)
     if inputs is not None:
         inputs = check_inputs(linear, inputs)
         linear = fit_to_states(linear, inputs) if around == "states" else linear
-    modes = memory_modes(linear.A, linear.B, linear.C, lasting)
+    tried = (lasting,) if lasting else (LASTING_ALONG_STATES,) if around == "states" else LASTING_STEPS
+    modes, structure = _search(linear, tried, number if method == "modes" else None)
+    unclear = _why_unclear(modes, tried) if modes.count and method == "modes" else ""
 
     def answer(status: Status, reason: str, structure: Structure | None = None, **tested: Any) -> Variables:
-        reason = f"{reason[0].upper()}{reason[1:].rstrip('.')}."
+        reason = f"{reason[0].upper()}{reason[1:].rstrip('.')}.{unclear}"
         name, rest, rest_outputs = linear.name, linear.fixed_point, linear.rest_outputs
         return Variables(name, method, around, status, reason, rest, rest_outputs, modes, structure, **tested)
 
@@ -84,9 +86,7 @@ def find_variables(
         return answer("none", _why_no_modes(modes, linear, around))
     if method == "published":
         assert number is not None
-        structure = structure_by_powers(linear.A, linear.C, number)
-    else:
-        modes, structure = _first_succession(modes, linear.C, number)
+        structure = structure_by_powers(linear.A, linear.C, number, linear.precision)
     if isinstance(structure, str):
         return answer("none", structure)
     if inputs is None:
@@ -97,10 +97,11 @@ def find_variables(
                 f"and variables for the tests"
             )
             return answer("untested", reason, structure)
-        inputs = random_inputs(structure, BATCH, torch.Generator().manual_seed(seed))
-    trials = run_trials(linear, structure, inputs, variables)
-    if isinstance(trials, str):
-        return answer("untested", trials, structure)
+        inputs = random_inputs(linear, structure, BATCH, torch.Generator().manual_seed(seed))
+    tried_out = run_trials(linear, structure, inputs, variables)
+    if isinstance(tried_out, str):
+        return answer("untested", tried_out, structure)
+    structure, trials = tried_out
     tests = causal_tests(linear, structure, trials, torch.Generator().manual_seed(seed))
     status, reason = _judge(trials, tests)
     method_note = {
@@ -111,13 +112,15 @@ def find_variables(
     return answer(status, f"{method_note} {reason}", structure, trials=trials, tests=tests)
 
 
-def _check_options(method: str, around: str, number: int | None, lasting: int, inputs: bool, variables: bool) -> None:
+def _check_options(
+    method: str, around: str, number: int | None, lasting: int | None, inputs: bool, variables: bool
+) -> None:
     """Raise if options are unknown or contradict each other; `inputs`, `variables`: whether they were given."""
     if method not in ("modes", "published"):
         raise ValueError(f'method must be "modes" or "published", but is {method!r}.')
     if method == "published" and number is None:
         raise ValueError("The published method does not estimate the number of variables: pass number=N.")
-    if lasting < 1 or (number is not None and number < 1):
+    if (lasting is not None and lasting < 1) or (number is not None and number < 1):
         raise ValueError(f"lasting and number are at least 1, but {lasting=} and {number=}.")
     if around not in ("rest", "states"):
         raise ValueError(f'around must be "rest" or "states", but is {around!r}.')
@@ -146,7 +149,26 @@ def _why_no_modes(modes: Modes, linear: Linearisation, around: str) -> str:
     return reason
 
 
-def _first_succession(modes: Modes, C: Tensor, number: int | None) -> tuple[Modes, Structure | str]:
+def _search(linear: Linearisation, tried: tuple[int, ...], number: int | None) -> tuple[Modes, Structure | str]:
+    """Return the first modes with a clear gap that are a succession of variables, and their structure.
+
+    If modes that last for the first number of steps are not, slow transients may be among them: then longer times are
+    tried. If none is clear, the succession with the largest gap is returned, or else the first attempt.
+    """
+    attempts: list[tuple[Modes, Structure | str]] = []
+    for steps in tried:
+        modes = memory_modes(linear.A, linear.B, linear.C, steps)
+        if not modes.count:
+            attempts.append((modes, ""))
+            break
+        attempts.append(_first_succession(modes, linear, number))
+        if attempts[-1][0].clear and isinstance(attempts[-1][1], Structure):
+            return attempts[-1]
+    found = [attempt for attempt in attempts if isinstance(attempt[1], Structure)]
+    return max(found, key=lambda attempt: attempt[0].gap) if found else attempts[0]
+
+
+def _first_succession(modes: Modes, linear: Linearisation, number: int | None) -> tuple[Modes, Structure | str]:
     """Return the modes above the largest gap of the scores that are a succession of variables, and their structure.
 
     If no gap yields one, return the reason at the largest gap. Nonlinear networks also form products of variables,
@@ -154,10 +176,21 @@ def _first_succession(modes: Modes, C: Tensor, number: int | None) -> tuple[Mode
     """
     tried = []
     for cut in modes.cuts():
-        tried.append((cut, find_structure(cut, C, number)))
+        tried.append((cut, find_structure(cut, linear.C, number, linear.precision)))
         if isinstance(tried[-1][1], Structure):
             return tried[-1]
     return tried[0]
+
+
+def _why_unclear(modes: Modes, tried: tuple[int, ...]) -> str:
+    """Return a sentence on the gap below the memory modes if it is narrow, else nothing."""
+    if modes.clear:
+        return ""
+    times = " and ".join(filter(None, (", ".join(map(str, tried[:-1])), str(tried[-1]))))
+    return (
+        f" There is no clear gap between modes that last and modes that fade: the next score is only {modes.gap:.3g} "
+        f"times lower, so that the number of memory modes is uncertain (tried: lasting={times})."
+    )
 
 
 def _judge(trials: Trials, tests: tuple[CausalTest, ...]) -> tuple[Status, str]:

@@ -44,6 +44,8 @@ class Linearisation:
     """Number of units at a point where their nonlinearity has no derivative."""
     fitted: bool = False
     """Whether A was fitted to states; `fixed_point` is then the mean of these states."""
+    precision: float = torch.finfo(torch.float64).eps
+    """Relative rounding error of the weights as they were given."""
 
     @property
     def rest_outputs(self) -> Float[Tensor, " outputs"]:
@@ -104,8 +106,9 @@ def linearise(
     C = torch.func.jacrev(output)(rest).reshape(-1, size).detach()
     phi = _nonlinearity(dynamics.cell)
     name = f"{type(dynamics.cell).__name__}{f' ({phi})' if phi else ''}, {size} numbers in a state"
-    kinks = _count_kinks(dynamics, rest)
-    return Linearisation(A.detach(), B.detach(), C, rest, dynamics, read, name, phi == "linear", kinks)
+    kinks, precision = _count_kinks(dynamics, rest), _precision(cell, readout)
+    linear = phi == "linear"
+    return Linearisation(A.detach(), B.detach(), C, rest, dynamics, read, name, linear, kinks, precision=precision)
 
 
 @torch.no_grad()
@@ -219,6 +222,13 @@ def _nearest_fixed_point(dynamics: Dynamics) -> Float[Tensor, " units"]:
     if not len(fp):
         raise ValueError("No fixed point was found at zero input, so there is no point at which to linearise.")
     return fp.states[(fp.states - dynamics.origin).norm(dim=1).argmin()]
+
+
+def _precision(*parts: Any) -> float:
+    """Return the relative rounding error of the least precise weight; that of float64 if there are none."""
+    tensors = [tensor for part in parts for tensor in (part.parameters() if isinstance(part, nn.Module) else [part])]
+    dtypes = {tensor.dtype for tensor in tensors if isinstance(tensor, Tensor) and tensor.is_floating_point()}
+    return max(torch.finfo(dtype).eps for dtype in dtypes | {torch.float64})
 
 
 def _nonlinearity(cell: Cell) -> str:

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from mnemoscope.base.array_types import Complex, Float
 
-LASTING_STEPS = 32
-"""Steps that a mode must last by default."""
+LASTING_STEPS = (32, 128, 512)
+"""Steps that a mode must last by default; the later ones are tried if the first leave the memory modes unclear."""
 KEPT = 0.01
 """Least share of a mode that must be left after these steps to hold memory: |lambda| > 0.866 for 32 steps."""
 GONE, FADING = 1e-13, 1e-3
@@ -23,6 +23,8 @@ NEARLY_DEPENDENT = 1e8
 """Largest |v| |w| of a mode, with w v = 1, at which float64 still separates it from the others."""
 FLOOR = 1e-4
 """Scores below this share of the highest count as 0: a gap between two of them has no meaning."""
+CLEAR_GAP = 100.0
+"""Least gap at which the number of memory modes counts as clear."""
 SMALLEST_GAP, MOST_CUTS = 3.0, 8
 """Smallest gap, and most gaps, tried after the largest one."""
 
@@ -60,6 +62,11 @@ class Modes:
         """Ratio of the lowest score of a memory mode to the highest score of the others."""
         return float(self.gaps[self.count - 1]) if self.count else 1.0
 
+    @property
+    def clear(self) -> bool:
+        """Whether the gap below the memory modes is wide enough to trust their number."""
+        return self.gap >= CLEAR_GAP
+
     def cuts(self) -> list[Modes]:
         """Return these modes, and the same modes cut at the next largest gaps, down to `SMALLEST_GAP`."""
         order = self.gaps.argsort(descending=True)[:MOST_CUTS].tolist()
@@ -89,7 +96,7 @@ def memory_modes(
     A: Float[Tensor, "units units"],
     B: Float[Tensor, "units features"],
     C: Float[Tensor, "outputs units"],
-    steps: int = LASTING_STEPS,
+    steps: int = LASTING_STEPS[0],
 ) -> Modes:
     """Return the modes of A, with those above the largest gap of the scores as memory modes.
 

@@ -14,7 +14,7 @@ from mnemoscope.lenses.variables.basis import MemoryBasis
 from mnemoscope.lenses.variables.theory import boundary_matrix, elman_model
 
 TRANSIENT_RADIUS = 0.7
-"""Spectral radius of the transients."""
+"""Default spectral radius of the transients."""
 
 
 @dataclass(frozen=True)
@@ -55,12 +55,13 @@ def planted_network(
     leak: float = 0.5,
     gain: float = 1.0,
     offset: float = 0.05,
+    radius: float = TRANSIENT_RADIUS,
 ) -> PlantedNetwork:
     """Return a random network that binds `variables` vectors of `size` elements in a hidden basis.
 
     T is far from orthogonal (condition number 10 to 30). In addition to the memory there are `transients` directions
-    with non-normal dynamics of spectral radius 0.7, which inputs drive and the readout sees; the remaining units are
-    idle. A = T diag(gain Phi, transient, 0) T^-1, B = T [Psi_s; leak; 0], C = [Psi_s*, leak, 0] T^-1.
+    with non-normal dynamics of spectral radius `radius`, which inputs drive and the readout sees; the remaining units
+    are idle. A = T diag(gain Phi, transient, 0) T^-1, B = T [Psi_s; leak; 0], C = [Psi_s*, leak, 0] T^-1.
 
     A tanh network has exactly this linearisation at its fixed point h*: W_hh = D^-1 A, W_uh = D^-1 B with
     D = diag(1 - h*^2), and b = artanh(h*) - W_hh h*. So it is the network of the theory for small inputs only. Without
@@ -80,6 +81,7 @@ def planted_network(
         leak: scale of the weights by which transients are driven and read.
         gain: factor of Phi.
         offset: scale of the entries of h* if there is a bias; below 0.6.
+        radius: spectral radius of the transients.
 
     >>> net = planted_network(3, 2, units=10, transients=3, generator=torch.Generator().manual_seed(0))
     >>> bool(torch.allclose(net.basis.duals @ net.A @ net.basis.vectors, net.Phi))
@@ -109,7 +111,7 @@ def planted_network(
     inverse = torch.linalg.inv(T)
     transient = random(transients, transients)
     if transients:
-        transient *= TRANSIENT_RADIUS / float(torch.linalg.eigvals(transient).abs().max())
+        transient *= radius / float(torch.linalg.eigvals(transient).abs().max())
     Phi = gain * companion(F)
     inside, write, read = T.new_zeros(units, units), T.new_zeros(units, size), T.new_zeros(size, units)
     inside[:memories, :memories] = Phi

@@ -7,6 +7,7 @@ from math import isnan
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Complex, Float
@@ -89,7 +90,7 @@ class Variables(Result):
 
     @property
     def selection(self) -> SignedSelection | None:
-        """F_emp as a signed selection; None if it is not one."""
+        """F_emp as a signed selection; None if it deviates from one by more than the noise explains."""
         return None if self.structure is None else self.structure.selection
 
     @property
@@ -132,14 +133,15 @@ class Variables(Result):
     ) -> Float[Tensor, "*batch units"]:
         """Return flat states with one variable replaced; 0 is the oldest.
 
-        If variables repeat each other, all copies of its elements change with it. Everything else stays the same.
+        If variables depend on each other, those that depend on this one change with it: copies of its elements take
+        the new values, too. Everything else stays the same.
         """
         structure = self._known()
         states = states.to(self.fixed_point)
         held = structure.basis.read(states - self.fixed_point)
         new = values.to(states) - self.rest_outputs[structure.outputs]
-        # relative to the mean of each group, so that nothing outside the groups changes
-        change = structure.replace(held, variable, new) - structure.expand_groups(structure.group_values(held))
+        # relative to the free values, so that nothing that does not depend on the variable changes
+        change = structure.replace(held, variable, new) - structure.expand(structure.free_values(held))
         return states + structure.basis.embed(change)
 
     def summary(self) -> str:
@@ -147,9 +149,11 @@ class Variables(Result):
         lines = [f"{self.name}: {_VERDICTS[self.status]}.", f"  {self.reason}"]
         if self.modes.count:
             low, high = (float(edge) for edge in self.eigenvalues.abs().aminmax())
+            modes = f"{self.modes.count} memory mode{'s' * (self.modes.count > 1)}"
+            uncertain = "" if self.modes.clear else ", so that their number is uncertain"
             lines.append(
-                f"  {self.modes.count} memory modes, |lambda| {low:.3f} to {high:.3f}; the next score is at least "
-                f"{self.modes.gap:.3g} times lower."
+                f"  {modes}, |lambda| {low:.3f} to {high:.3f}; the next score is at least {self.modes.gap:.3g} times "
+                f"lower after {self.modes.steps} steps{uncertain}."
             )
         if self.structure is not None:
             profile = " ".join(str(rank) for rank in self.structure.rank_profile.tolist())
@@ -158,16 +162,16 @@ class Variables(Result):
                 f"  N = {self.variables} variable{variables} of {self.size} element{elements}; rank of the readings "
                 f"{profile}."
             )
-            if self.selection is not None:
-                cosine = self.structure.worst_cosine
-                lines.append(f"  Rule: {describe_rule(self.selection)} (lowest cosine {cosine:.3f}).")
+            lines.append(f"  {describe_interaction(self)}")
             if self.angle_error is not None:
                 lines.append(f"  Eigenvalues: {self.angle_error.summary()}.")
         if self.trials is not None:
+            if self.trials.inputs_add_up:
+                lines.append("  While inputs arrive, they are added to F of the variables held.")
+            signs = f"{self.trials.sign_accuracy:.2%} of signs, " if self.trials.bits else ""
             lines.append(
-                f"  Decoded over {self.trials.decoded.shape[1]} trials of {self.trials.steps} steps: "
-                f"{self.trials.sign_accuracy:.2%} of signs, R^2 {self.trials.r2:.3f}; {self.trials.retention:.1%} of "
-                f"their size is left at the end."
+                f"  Decoded over {self.trials.decoded.shape[1]} trials of {self.trials.steps} steps: {signs}R^2 "
+                f"{self.trials.r2:.3f}; {self.trials.retention:.1%} of their size is left at the end."
             )
         return "\n".join([*lines, *map(_describe_test, self.tests)])
 
@@ -188,12 +192,46 @@ class Variables(Result):
         rule: dict[str, Any] = flags.pop("found.selection", None) or {}  # earlier versions saved it as one flag
         flags |= {f"structure.selection.{name}": flag for name, flag in rule.items()}
         tests = tuple(CausalTest(**test) for test in flags.pop("tests"))
-        return replace(super().unpack(tensors, flags), tests=tests)
+        return replace(super().unpack(_with_mixing(tensors), flags), tests=tests)
 
     def _known(self) -> Structure:
         if self.structure is None:
             raise ValueError(f"No variables were found: {self.reason}")
         return self.structure
+
+
+def _with_mixing(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors of a file with `mixing` in place of the group and the sign of each reading, if it has these.
+
+    Earlier versions knew copies of a reading only, in one group.
+    """
+    name = next((name for name in tensors if name.endswith(".groups")), None)
+    if name is None:
+        return tensors
+    groups, signs = tensors[name].long(), tensors[name.replace(".groups", ".group_signs")]
+    rows = torch.arange(len(groups))
+    mixing = torch.zeros(len(groups), int(groups.max()) + 1, dtype=torch.float64)
+    mixing[rows, groups] = signs.double()
+    return {key: tensor for key, tensor in tensors.items() if ".group" not in key} | {"structure.mixing": mixing}
+
+
+def describe_interaction(result: Variables) -> str:
+    """Return which rule F is, or which it is not, and what decides it: deviation, rounding and the error on trials."""
+    structure, errors = result.structure, None if result.trials is None else result.trials.rule_errors
+    assert structure is not None
+    off = "" if errors is None else f" (error of the predictions {errors.selection:.2g}, of F {errors.F:.2g})"
+    deviation = f"{structure.deviation:.2g}"
+    if structure.selection is not None:
+        within = structure.deviation <= structure.rounding
+        why = ", which rounding explains" if within else f", but predicts the trials no better{off}"
+        return f"Rule: {describe_rule(structure.selection)}. F deviates from it by {deviation}{why}."
+    if structure.nearest is None:
+        return "Rule: x(t) = F [x(t - N), ..., x(t - 1)]. F is no signed selection, nor near one."
+    tested = "" if errors is not None else "; without trials, it is not known whether noise explains it"
+    return (
+        f"Rule: x(t) = F [x(t - N), ..., x(t - 1)]. The nearest signed selection, {describe_rule(structure.nearest)}, "
+        f"deviates by {deviation}, and rounding explains {structure.rounding:.1g}{off}{tested}."
+    )
 
 
 def describe_rule(rule: SignedSelection) -> str:

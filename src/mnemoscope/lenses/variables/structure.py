@@ -6,7 +6,9 @@ steps ago.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from math import inf
 
 import torch
 from torch import Tensor
@@ -19,14 +21,18 @@ from mnemoscope.lenses.variables.modes import NEARLY_DEPENDENT, Modes
 INDEPENDENT = 0.3
 """Readings of unit length in the metric are independent if their singular values are above this: independent variables
 have 1, and copies of one another 0."""
-SAME = 0.7
-"""Two readings are the same variable, or its negative, if |cosine| is above this; it is 1 in theory."""
+NEAREST = 0.5**0.5
+"""Rows of F closer than this to a signed selection have no other selection as near: two of them differ by sqrt(2)."""
 AVERAGED_STEPS = 64
 """Least number of steps over which the metric is averaged."""
 SILENT = 1e-6
 """Outputs whose reading is shorter than this share of the longest are ignored."""
 MOST_VARIABLES = 512
 """Most readings that are tried."""
+PRECISION = torch.finfo(torch.float64).eps
+"""Relative rounding error of float64."""
+ARITHMETIC = 10
+"""Bound of the error of an eigendecomposition, in roundings per unit."""
 
 
 @dataclass(frozen=True)
@@ -41,49 +47,70 @@ class Structure:
     each reading of a new variable, and stays constant once all variables have been read."""
     margins: Float[Tensor, "steps 2"]
     """For each rank: the lowest singular value that counted, and the highest that did not."""
-    groups: Int[Tensor, " memories"]
-    """Group of each reading; readings of the same variable are in one group."""
-    group_signs: Int[Tensor, " memories"]
-    """Sign of each reading relative to its group."""
+    mixing: Float[Tensor, "memories free"]
+    """Each reading as a combination of the free ones, which are the newest that are independent of each other. It is
+    the identity if all are; a copy has one entry, 1 or -1."""
     F: Float[Tensor, "size memories"]
-    """F_emp: the next variable as a linear map of the last N; if some repeat others, of the newest of each group."""
+    """F_emp: the next variable as a linear map of the last N; if some depend on others, of the free readings."""
     outputs: Int[Tensor, " size"]
     """Outputs that are the elements of a variable: those whose readings are not zero and independent of the others."""
-    worst_cosine: float
-    """Lowest |cosine| between the elements of `selection` and the readings that they stand for; 1 in theory."""
+    rounding: float = 0.0
+    """Error of F that the rounding of the weights explains, by the conditioning of modes and readings."""
     selection: SignedSelection | None = None
-    """F_emp as a signed selection, each element by its smallest lag; None if it is not one."""
+    """F_emp as a signed selection, if its deviation from one is within rounding, or within the noise of trials."""
 
     @property
     def free(self) -> int:
         """Number of elements that can be set independently of each other."""
-        return int(self.groups.max()) + 1 if len(self.groups) else 0
+        return self.mixing.shape[1]
 
-    def group_values(self, held: Float[Tensor, "*batch variables size"]) -> Float[Tensor, "*batch free"]:
-        """Return the signed mean over the members of each group."""
-        flat = held.flatten(-2) * self.group_signs
-        total = flat.new_zeros(*flat.shape[:-1], self.free).index_add(-1, self.groups, flat)
-        return total / torch.bincount(self.groups, minlength=self.free)
+    @property
+    def nearest(self) -> SignedSelection | None:
+        """The signed selection nearest to F; None if another may be as near."""
+        signs = torch.where(self.F > 0, 1.0, -1.0)
+        chosen = torch.zeros_like(self.F).scatter(1, self.F.abs().argmax(1, keepdim=True), 1.0) * signs
+        near = torch.isfinite(self.F).all() and (self.F - chosen).norm(dim=1).max() < NEAREST
+        return SignedSelection.from_matrix(chosen) if near else None
 
-    def expand_groups(self, values: Float[Tensor, "*batch free"]) -> Float[Tensor, "*batch variables size"]:
-        """Return all variables from the values of their groups."""
-        return (values[..., self.groups] * self.group_signs).unflatten(-1, (self.basis.variables, -1))
+    @property
+    def deviation(self) -> float:
+        """Largest distance between a row of F and that of the nearest signed selection; infinite without one."""
+        return inf if self.nearest is None else float((self.F - self.nearest.matrix()).norm(dim=1).max())
+
+    def named(self) -> Structure:
+        """Return the structure with F recognised as the nearest signed selection, and copies as exact copies."""
+        exact = self.mixing.round()
+        copies = bool(((exact.abs().sum(1) == 1) & (exact.abs().amax(1) == 1)).all())
+        return replace(self, selection=self.nearest, mixing=exact if copies else self.mixing)
+
+    def free_values(self, held: Float[Tensor, "*batch variables size"]) -> Float[Tensor, "*batch free"]:
+        """Return the values of the free readings that fit all readings best: for copies, their signed mean."""
+        return held.flatten(-2) @ torch.linalg.pinv(self.mixing).mT
+
+    def expand(self, values: Float[Tensor, "*batch free"]) -> Float[Tensor, "*batch variables size"]:
+        """Return all variables from the values of the free readings."""
+        return (values @ self.mixing.mT).unflatten(-1, (self.basis.variables, -1))
+
+    def setting(self, variable: int) -> Float[Tensor, "free size"]:
+        """Return the least change of the free values by which each element of a variable rises by 1 alone."""
+        return torch.linalg.pinv(self.mixing.unflatten(0, (self.basis.variables, -1))[variable])
 
     def replace(
         self, held: Float[Tensor, "*batch variables size"], variable: int, values: Float[Tensor, "*#batch size"]
     ) -> Float[Tensor, "*batch variables size"]:
-        """Return the variables with one of them replaced, together with all elements of its groups."""
-        readings = torch.arange(self.basis.variables * self.basis.size)
-        members = readings.unflatten(0, (self.basis.variables, -1))[variable]
-        new = self.group_values(held)
-        new[..., self.groups[members]] = values.to(new) * self.group_signs[members]
-        return self.expand_groups(new)
+        """Return the variables with one of them replaced, together with all that depend on it."""
+        before = self.free_values(held)
+        change = values.to(before) - self.expand(before)[..., variable, :]
+        return self.expand(before + change @ self.setting(variable).mT)
 
 
-def find_structure(modes: Modes, C: Float[Tensor, "outputs units"], variables: int | None = None) -> Structure | str:
+def find_structure(
+    modes: Modes, C: Float[Tensor, "outputs units"], variables: int | None = None, precision: float = PRECISION
+) -> Structure | str:
     """Return the variables of the memory space, or the reason why it holds none (steps 4 to 6 of the extraction).
 
-    Readings are compared in the metric `G = mean_m (C A_u^m)^T (C A_u^m)`, in which A_u is a rotation.
+    Readings are compared in the metric `G = mean_m (C A_u^m)^T (C A_u^m)`, in which A_u is a rotation. `precision` is
+    the relative rounding error of the weights.
     """
     if modes.condition > NEARLY_DEPENDENT:
         return (
@@ -119,19 +146,23 @@ def find_structure(modes: Modes, C: Float[Tensor, "outputs units"], variables: i
         )
     duals = torch.cat(past[::-1])
     basis = MemoryBasis(R @ _inverse(duals, root), duals @ L, len(past))
-    unit = _normalise(duals, root)
-    groups, signs = _group(unit, modes.count)
-    following = _normalise(reading @ A, root) @ unit.mT
-    newest = sorted({int(group): place for place, group in enumerate(groups)}.values())  # reading of each group
-    F = torch.zeros(kappa, len(duals), dtype=duals.dtype)
-    F[:, newest] = (reading @ A) @ _inverse(duals[newest], root)
     profile, edges = torch.tensor(ranks), torch.tensor(margins, dtype=torch.float64)
-    selection, worst = _selection(following, len(past), kappa)
-    return Structure(basis, R @ L, profile, edges, groups, signs, F, outputs, worst, selection)
+    free = _free_readings(_normalise(duals, root).unflatten(0, (len(past), kappa)), ranks)
+    directions = _inverse(duals[free], root)
+    mixing = duals @ directions
+    mixing[free] = torch.eye(len(free), dtype=duals.dtype)
+    F = torch.zeros(kappa, len(duals), dtype=duals.dtype)
+    F[:, free] = (reading @ A) @ directions
+    # Each of the N readings adds the error of a step: that of float64 arithmetic, and that of the weights, whose
+    # roundings are independent. It is amplified by the modes, and by the inverse of the readings.
+    errors = ARITHMETIC * len(P) * PRECISION + precision * len(P) ** 0.5
+    rounding = len(past) * errors * modes.condition / float(edges[-1, 0])
+    found = Structure(basis, R @ L, profile, edges, mixing, F, outputs, rounding)
+    return found.named() if found.deviation <= rounding else found
 
 
 def structure_by_powers(
-    A: Float[Tensor, "units units"], C: Float[Tensor, "outputs units"], variables: int
+    A: Float[Tensor, "units units"], C: Float[Tensor, "outputs units"], variables: int, precision: float = PRECISION
 ) -> Structure | str:
     """Return the structure with Psi_N = C^+, Psi_(N-i) = A^i Psi_N and the duals Psi^+ (Karuvally et al. 2023).
 
@@ -150,18 +181,14 @@ def structure_by_powers(
         return f"the published method yields no memory basis: {error}"
     memories, size = Psi.shape[1], len(C)
     F = basis.dual(-1) @ A @ Psi
-    try:
-        selection = SignedSelection.from_matrix(F.round(), 0.5) if bool(torch.isfinite(F).all()) else None
-    except ValueError:
-        selection = None
     singular = torch.linalg.svdvals(Psi)
     ranks = torch.arange(size, memories + 1, size)
     margins = torch.stack([singular[ranks - 1], torch.zeros_like(singular[ranks - 1])], 1)
-    groups, signs = torch.arange(memories), torch.ones(memories, dtype=torch.int64)
-    # the lowest share, over the rows of F, that the largest entry has of the row's norm
-    worst = float((F.abs().max(1).values / F.norm(dim=1)).min())
-    projection, outputs = basis.projection(), torch.arange(size)
-    return Structure(basis, projection, ranks, margins, groups, signs, F, outputs, worst, selection)
+    errors = ARITHMETIC * len(A) * PRECISION + precision * len(A) ** 0.5
+    rounding = variables * errors * float(singular[0] / singular[-1])
+    mixing, outputs = torch.eye(memories, dtype=F.dtype), torch.arange(size)
+    found = Structure(basis, basis.projection(), ranks, margins, mixing, F, outputs, rounding)
+    return found.named() if found.deviation <= rounding else found
 
 
 def _metric(A: Tensor, reading: Tensor, steps: int) -> Tensor:
@@ -209,39 +236,16 @@ def _inverse(duals: Tensor, root: Tensor) -> Tensor:
     return root @ torch.linalg.pinv(unit @ root, rtol=INDEPENDENT / 3) / scale.mT
 
 
-def _group(unit: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Return the group and the sign of each reading; independent readings have a group each."""
-    memories = len(unit)
-    if memories == count:
-        return torch.arange(memories), torch.ones(memories, dtype=torch.int64)
-    cosine = unit @ unit.mT
-    groups, signs = torch.full((memories,), -1), torch.ones(memories, dtype=torch.int64)
-    number = 0
-    for first in reversed(range(memories)):  # from the newest, which sets the sign
-        if groups[first] >= 0:
-            continue
-        same = (cosine[first].abs() > SAME) & (groups < 0)
-        groups[same] = number
-        signs[same] = cosine[first, same].sign().to(torch.int64)
-        number += 1
-    return groups, signs
+def _free_readings(unit: Float[Tensor, "variables size memories"], ranks: list[int]) -> list[int]:
+    """Return the places of the newest readings that are independent of each other, as many as the last rank.
 
-
-def _selection(cosine: Tensor, variables: int, size: int) -> tuple[SignedSelection | None, float]:
-    """Match each element of the next variable with plus or minus the newest reading that equals it.
-
-    Returns the selection, or None if an element has no match, and the lowest |cosine|.
+    Each variable, from the newest on, adds the readings that are farthest from the span of those before.
     """
-    lags, elements, signs, worst = [], [], [], 1.0
-    for row in cosine:
-        alike = (row.abs() > SAME).nonzero().flatten()
-        if not len(alike):
-            return None, float(row.abs().max())
-        place = int(alike.max())
-        newest = alike[alike // size == place // size]  # the best match within the newest variable
-        place = int(newest[row[newest].abs().argmax()])
-        lags.append(variables - place // size)
-        elements.append(place % size)
-        signs.append(1 if row[place] > 0 else -1)
-        worst = min(worst, float(row[place].abs()))
-    return SignedSelection(variables, tuple(lags), tuple(elements), tuple(signs)), worst
+    size, free = unit.shape[1], []
+    for age, (before, rank) in enumerate(pairwise([0, *ranks])):
+        variable = len(unit) - 1 - age
+        for _ in range(rank - before):
+            span = torch.linalg.qr(unit.flatten(0, 1)[free].mT)[0]
+            far = (unit[variable] - unit[variable] @ span @ span.mT).norm(dim=1)
+            free.append(variable * size + int(far.argmax()))
+    return sorted(free)

@@ -8,14 +8,21 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Bool, Float
+from mnemoscope.connectivity.signed_selection import companion
 from mnemoscope.lenses.variables.linearisation import Linearisation, input_duration
+from mnemoscope.lenses.variables.rule import RuleErrors, evolve_variables, recognise_rule
 from mnemoscope.lenses.variables.structure import Structure
-from mnemoscope.lenses.variables.theory import continue_sequence
 
 PERIODS, FEWEST_STEPS = 6, 64
 """Steps of a trial after its inputs: this many times the number of variables, and at least the second number."""
 FEWEST_TRIALS = 2
 """Fewest trials with different variables."""
+FADED, LONGEST_WAIT = 0.01, 512
+"""Transients have faded if they give less than this share of the outputs; most steps to wait for it."""
+ROUNDING = 1e-9
+"""Share of the variance that rounding may leave unexplained."""
+REACHED = 1e-6
+"""Directions of the memory that inputs drive with less than this share of the strongest count as not reached."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +36,8 @@ class Trials:
 
     inputs: Float[Tensor, "time batch features"]
     variables: Float[Tensor, "time batch size"]
-    """x(t), centred: the inputs while they last, then F of the last N variables (or the variables that were given)."""
+    """x(t), centred: the inputs while they last, then F of the last N variables (or the variables that were given). If
+    inputs add up, the first N are what they leave in the memory."""
     states: Float[Tensor, "time batch units"]
     decoded: Float[Tensor, "time batch variables size"]
     """z(t) = Psi* (h(t) - h*), centred."""
@@ -39,6 +47,12 @@ class Trials:
     """Offset subtracted from the outputs."""
     input_steps: int
     """Number of steps up to the last nonzero input."""
+    inputs_add_up: bool = False
+    """Whether inputs are added to F of the variables held, as in a linear network; otherwise they replace it."""
+    faded: int = 0
+    """First settled time at which transients no longer reach the outputs, or the first one if they always do."""
+    rule_errors: RuleErrors | None = None
+    """How well F and the nearest signed selection predict the variables; None in files of earlier versions."""
 
     @property
     def bits(self) -> bool:
@@ -106,20 +120,14 @@ def r2(estimate: Float[Tensor, "*shape"], truth: Float[Tensor, "*shape"]) -> Flo
     return 1 - (estimate - truth).square().sum() / (truth - truth.mean()).square().sum()
 
 
-def evolve_variables(
-    structure: Structure, first: Float[Tensor, "variables batch size"], steps: int
-) -> Float[Tensor, "time ..."]:
-    """Continue a sequence from its first N variables: by the signed selection if there is one, else by F_emp."""
-    if structure.selection is not None:
-        return structure.selection.simulate(first, steps)
-    return continue_sequence(structure.F, first, steps)
-
-
-def random_inputs(structure: Structure, batch: int, generator: torch.Generator) -> Float[Tensor, "time batch size"]:
-    """Return N random vectors of bits, followed by zeros."""
+def random_inputs(
+    network: Linearisation, structure: Structure, batch: int, generator: torch.Generator
+) -> Float[Tensor, "time batch size"]:
+    """Return N random vectors of bits, followed by zeros until transients have faded and variables came up again."""
     N, size = structure.basis.variables, structure.basis.size
     bits = 2.0 * torch.randint(0, 2, (N, batch, size), generator=generator) - 1
-    return torch.cat([bits, torch.zeros(max(PERIODS * N, FEWEST_STEPS + N), batch, size)]).double()
+    steps = max(PERIODS * N, FEWEST_STEPS + N, _fading_steps(network, structure) + 2 * N)
+    return torch.cat([bits, torch.zeros(steps, batch, size)]).double()
 
 
 def run_trials(
@@ -127,50 +135,116 @@ def run_trials(
     structure: Structure,
     inputs: Float[Tensor, "time batch features"],
     variables: Float[Tensor, "time batch outputs"] | None = None,
-) -> Trials | str:
+) -> tuple[Structure, Trials] | str:
     """Run the network on the inputs and decode; return the reason if the inputs do not fit the structure.
 
-    Without `variables`, x(t) is the input while it lasts, and F of the last N variables after it.
+    The structure is returned with the signed selection that the trials support, if there is one. Without `variables`,
+    each input is a new variable: it replaces F of those held, or is added to it if that describes the states better.
+    Afterwards x(t) is F of the last N variables.
     """
     N, size = structure.basis.variables, structure.basis.size
     end = input_duration(inputs)
-    if variables is None:
-        if end != N or inputs.shape[2] != size:
-            return (
-                f"{N} variables of {size} elements were found, but the inputs last for {end} steps and have "
-                f"{inputs.shape[2]} features: pass variables=..., the sequence x(t) that the network should hold"
-            )
-        x = evolve_variables(structure, inputs[:N], len(inputs) - N)
-    else:
-        x = _check_variables(variables, network, structure, inputs)
+    if variables is None and (end != N or inputs.shape[2] != size):
+        return (
+            f"{N} variables of {size} elements were found, but the inputs last for {end} steps and have "
+            f"{inputs.shape[2]} features: pass variables=..., the sequence x(t) that the network should hold"
+        )
+    given = None if variables is None else _check_variables(variables, network, structure, inputs)
     if len(inputs) < end + 2 * N:
         return (
             f"the {len(inputs)} steps are too short: {N} variables need at least {2 * N} steps after the last input, "
             f"which is at step {end}"
         )
+    states = network.states(inputs)
+    decoded = structure.basis.read(states - network.fixed_point)
+    structure, rule_errors = recognise_rule(structure, decoded[end + N - 1 :])
+    add_up = False
+    if given is None:
+        first, total = inputs[:N], _sum_of_inputs(network, structure, inputs[:N])
+        unexplained = _unexplained(structure, first, decoded)
+        if total is not None and ROUNDING < unexplained > _unexplained(structure, total, decoded):
+            first, add_up = total, True
+        x = evolve_variables(structure, first, len(inputs) - N)
+    else:
+        x = given
     distinct = torch.unique(x[end : end + N].movedim(1, 0).flatten(1), dim=0)
     if len(distinct) < FEWEST_TRIALS:
         return "all trials are alike: pass different ones, as many as you can"
-    states = network.states(inputs)
-    decoded = structure.basis.read(states - network.fixed_point)
     with torch.no_grad():
         outputs = network.outputs(states)[..., structure.outputs]
+    faded = _faded_time(network, structure, states, end + N - 1)
     after = x[end:]
     low, high = after.amin((0, 1)), after.amax((0, 1))
     if bool((((after == low) | (after == high)).all((0, 1)) & (low < high)).all()):
         middle = (low + high) / 2
         x = x - middle
         # The network may hold the two values at any two levels; if variables are given, outputs have their unit.
-        first = slice(end + N - 1, end + 2 * N - 1)
+        first, clean = slice(end + N - 1, end + 2 * N - 1), slice(faded, faded + N)
         decoded = decoded - _halfway(decoded.movedim(2, 0)[:, first], _windows(x, N).movedim(2, 0)[:, first])
-        centre = middle if variables is not None else _halfway(outputs[None, first], x[None, first])
+        centre = middle if given is not None else _halfway(outputs[None, clean], x[None, clean])
     else:
         centre = network.rest_outputs[structure.outputs]
-        if variables is not None:
+        if given is not None:
             x = x - centre
         elif network.fitted:  # the states are relative to their mean
             x = x - after.mean((0, 1))
-    return Trials(inputs, x, states, decoded, outputs - centre, centre, end)
+    return structure, Trials(inputs, x, states, decoded, outputs - centre, centre, end, add_up, faded, rule_errors)
+
+
+def _fading_steps(network: Linearisation, structure: Structure) -> int:
+    """Return the steps after which inputs reach the outputs of the linearised network through its memory alone."""
+    C = network.C[structure.outputs]
+    memory, transient = structure.projection @ network.B, network.B - structure.projection @ network.B
+    least = FADED * float((C @ memory).norm()) / structure.basis.variables  # as many inputs may add up
+    for steps in range(LONGEST_WAIT):
+        if float((C @ transient).norm()) <= least:
+            return steps
+        transient = network.A @ transient
+    return LONGEST_WAIT
+
+
+def _faded_time(network: Linearisation, structure: Structure, states: Tensor, settled: int) -> int:
+    """Return the first settled time at which the outputs are free of transients, or the first one if none is."""
+    free = states[settled : len(states) - structure.basis.variables]
+    deviations = free - free.mean(1, keepdim=True)
+    memory = deviations @ structure.projection.mT
+    readout = network.C[structure.outputs].mT
+    shares = ((deviations - memory) @ readout).flatten(1).norm(dim=1) / (memory @ readout).flatten(1).norm(dim=1)
+    faded = (shares <= FADED).nonzero().flatten()
+    return settled + (int(faded[0]) if len(faded) else 0)
+
+
+def _sum_of_inputs(
+    network: Linearisation, structure: Structure, inputs: Float[Tensor, "variables batch features"]
+) -> Float[Tensor, "variables batch size"] | None:
+    """Return the variables that a linear network holds after N inputs: u(t) adds w u(t) to the free values f.
+
+    f(t) = Phi f(t-1) + w u(t) with w from Psi* B. None if the inputs cannot set all free values independently.
+    """
+    M = structure.mixing
+    M_inverse = torch.linalg.pinv(M)
+    Phi, w = M_inverse @ companion(structure.F) @ M, M_inverse @ structure.basis.duals @ network.B
+    responses = [w]
+    for _ in inputs[1:]:
+        responses.append(Phi @ responses[-1])
+    strengths = torch.linalg.svdvals(torch.cat(responses, 1))
+    if len(strengths) < structure.free or float(strengths[-1]) <= REACHED * float(strengths[0]):
+        return None
+    f = torch.stack([u @ response.mT for u, response in zip(inputs.flip(0), responses, strict=True)]).sum(0)
+    return structure.expand(f).movedim(1, 0)
+
+
+def _unexplained(structure: Structure, first: Tensor, decoded: Tensor) -> float:
+    """Return the share of the decoded variance, in the first settled period, that does not follow from `first`.
+
+    A network may hold each element at its level, so the decoded values are regressed on the predicted ones.
+    """
+    N = structure.basis.variables
+    z = decoded[2 * N - 1 : 3 * N]
+    x = _windows(evolve_variables(structure, first, 2 * N), N)[2 * N - 1 :][: len(z)]
+    x, z = (part - part.mean(1, keepdim=True) for part in (x, z))
+    explained = (x * z).sum((0, 1)).square() / x.square().sum((0, 1)).clamp_min(1e-300)
+    return float(1 - explained.sum() / z.square().sum().clamp_min(1e-300))
 
 
 def _windows(x: Float[Tensor, "time batch size"], number: int) -> Float[Tensor, "time batch variables size"]:
