@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from tools import numerics_binding
 from torch import nn
 
 import mnemoscope as ms
@@ -706,3 +707,12 @@ def test_files_may_omit_the_states(tmp_path):
     small = ms.Variables.load(tmp_path / "small.safetensors")
     assert small.summary() == found.summary()
     assert small.trials.states.numel() == 0
+
+
+@pytest.mark.parametrize("family", numerics_binding.FAMILIES, ids=lambda family: family.__name__)
+def test_planted_models_of_each_family_are_explained(family):
+    assert numerics_binding.problem(family(generator(5))) == ""
+
+
+def test_interventions_wait_for_transients_that_grow_again():
+    assert numerics_binding.problem(numerics_binding.slow_transients(generator(7_000_033))) == ""

@@ -196,11 +196,12 @@ def _fading_steps(network: Linearisation, structure: Structure) -> int:
     C = network.C[structure.outputs]
     memory, transient = structure.projection @ network.B, network.B - structure.projection @ network.B
     least = FADED * float((C @ memory).norm()) / structure.basis.variables  # as many inputs may add up
-    for steps in range(LONGEST_WAIT):
-        if float((C @ transient).norm()) <= least:
-            return steps
+    last = 0
+    for step in range(1, LONGEST_WAIT + 1):  # non-normal transients may grow again after they were small
+        if float((C @ transient).norm()) > least:
+            last = step
         transient = network.A @ transient
-    return LONGEST_WAIT
+    return last
 
 
 def _faded_time(network: Linearisation, structure: Structure, states: Tensor, settled: int) -> int:
@@ -210,8 +211,9 @@ def _faded_time(network: Linearisation, structure: Structure, states: Tensor, se
     memory = deviations @ structure.projection.mT
     readout = network.C[structure.outputs].mT
     shares = ((deviations - memory) @ readout).flatten(1).norm(dim=1) / (memory @ readout).flatten(1).norm(dim=1)
-    faded = (shares <= FADED).nonzero().flatten()
-    return settled + (int(faded[0]) if len(faded) else 0)
+    present = (shares > FADED).nonzero().flatten()
+    faded = int(present[-1]) + 1 if len(present) else 0
+    return settled + (faded if faded < len(shares) else 0)
 
 
 def _sum_of_inputs(
