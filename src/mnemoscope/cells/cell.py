@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from mnemoscope.base.array_types import Bool, Float, Inexact
+from mnemoscope.cells.enclosure import Enclosure
 from mnemoscope.cells.fast_path import FastPath, NoFastPath, disable_inherited_fast_path
 from mnemoscope.cells.state import State, leaves
 
@@ -18,6 +19,10 @@ Step = Callable[[Tensor, State], State]
 """Maps a projected input and a state to the next state."""
 Box = tuple[Float[Tensor, " size"], Float[Tensor, " size"]]
 """Lower and upper corner of a box of flat states."""
+
+
+_STEP = {"forward", "prepare", "_step", "_gates", "combined"}
+"""Methods that determine the step: a class that overrides one of them does not inherit `enclose`."""
 
 
 class Cell(nn.Module):
@@ -29,6 +34,7 @@ class Cell(nn.Module):
     - `output`: the features that a readout sees (default: the state);
     - `jacobian`: the Jacobian in closed form (default: none; `torch.func` is used);
     - `bounds`: a box that the step maps into itself (default: not known);
+    - `enclose`: ranges of the step and its Jacobian over boxes, for proofs (default: not known);
     - `fast_path`: an operation on whole sequences that computes the same as the loop of steps (default: none);
     - `intermediates`: gates and pre-activations for `run_with_cache` (default: none);
     - `frozen`: a constant copy for analysis.
@@ -50,6 +56,8 @@ class Cell(nn.Module):
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         disable_inherited_fast_path(cls)
+        if "enclose" not in vars(cls) and _STEP & vars(cls).keys():
+            cls.enclose = Cell.enclose  # the inherited ranges are those of another step
 
     def initial_state(self, batch: int) -> State:
         """Return the state before the first input, `(batch, ...)`."""
@@ -93,6 +101,14 @@ class Cell(nn.Module):
 
     def bounds(self, low: Float[Tensor, " ..."], high: Float[Tensor, " ..."]) -> Box | None:
         """Return a box of flat states that the step maps into itself for all inputs from `low` to `high`, or None."""
+        return None
+
+    def enclose(self, x: Enclosure, state: Enclosure) -> Enclosure | None:
+        """Return the ranges of the next flat state and of its Jacobian over boxes of flat states, or None.
+
+        `state` encloses the coordinates, and `x` the input. A cell that defines this composes the operations of
+        `Enclosure`, which round outwards; `find_fixed_points(..., certify=True)` needs it.
+        """
         return None
 
     def intermediates(self, x: Float[Tensor, "batch ..."], state: State) -> dict[str, Tensor]:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from mnemoscope.base.array_types import Complex, Float, Inexact
 from mnemoscope.base.validation import check_whole
 from mnemoscope.cells.cell import Box, Cell, Step
+from mnemoscope.cells.enclosure import Enclosure
 from mnemoscope.cells.fast_path import FastPath, NoFastPath
 from mnemoscope.cells.intervals import function_range
 from mnemoscope.cells.nonlinearities import FusableNonlinearity, Nonlinearity, make_nonlinearity
@@ -137,6 +138,13 @@ class Elman(Cell):
     def bounds(self, low: Tensor, high: Tensor) -> Box | None:
         state = self.initial_state(1)[0]
         return None if state.is_complex() else function_range(self.phi, state)
+
+    def enclose(self, x: Enclosure, state: Enclosure) -> Enclosure | None:
+        V, weight = self.connectivity(), getattr(self.drive, "weight", None)
+        if weight is None or V.is_complex():
+            return None
+        biases = [getattr(self.drive, name, None) for name in ("bias", "bias_ih", "bias_hh")]
+        return self.phi.enclose(state.linear(V) + x.linear(weight, *biases))
 
     def intermediates(self, x: Tensor, state: Tensor) -> dict[str, Tensor]:
         return {"pre": state @ self.connectivity().mT + self.drive(x)}

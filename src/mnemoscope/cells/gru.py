@@ -11,6 +11,7 @@ from torch.nn.functional import linear
 from mnemoscope.base.array_types import Float
 from mnemoscope.base.validation import check_whole
 from mnemoscope.cells.cell import Box, Cell, Step
+from mnemoscope.cells.enclosure import Enclosure
 from mnemoscope.cells.fast_path import FastPath, NoFastPath
 from mnemoscope.cells.fused_gated import fused_gated_path
 
@@ -76,6 +77,14 @@ class GRU(Cell):
         """Return the cube [-1, 1]^N: h' is a convex combination of h and a tanh."""
         one = self.weight_hh.new_ones(self.hidden_size)
         return -one, one
+
+    def enclose(self, x: Enclosure, state: Enclosure) -> Enclosure:
+        thirds = 3 * [self.hidden_size]
+        u_r, u_z, u_n = x.linear(self.weight_ih, self.bias_ih).split(thirds)
+        v_r, v_z, v_n = state.linear(self.weight_hh, self.bias_hh).split(thirds)
+        r, z = (u_r + v_r).sigmoid(), (u_z + v_z).sigmoid()
+        n = (u_n + r * v_n).tanh()
+        return n + z * (state - n)
 
     def intermediates(self, x: Tensor, state: Tensor) -> dict[str, Tensor]:
         gates = self._gates(linear(x, self.weight_ih, self.bias_ih), state)

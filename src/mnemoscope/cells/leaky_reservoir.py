@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from mnemoscope.base.array_types import Float
 from mnemoscope.cells.cell import Box, Cell, Step
+from mnemoscope.cells.enclosure import Enclosure
 from mnemoscope.cells.intervals import function_range, product_range
 from mnemoscope.cells.nonlinearities import Nonlinearity
 
@@ -90,6 +91,14 @@ class LeakyReservoir(Cell):
         # which rounding errors leave.
         margin = 1e-6 * (1 + torch.maximum(least.abs(), most.abs()).amax())
         return least + from_low + self.bias - margin, most + from_high + self.bias + margin
+
+    def enclose(self, x: Enclosure, state: Enclosure) -> Enclosure | None:
+        u = x.linear(self.drive, self.bias)
+        inner = self.phi.enclose(state if self.form == "current" else state.linear(self.combined()) + u)
+        if inner is None:
+            return None
+        driven = inner.linear(self.combined()) + u if self.form == "current" else inner
+        return state * (1 - self.leak) + driven * self.leak
 
     def intermediates(self, x: Tensor, state: Tensor) -> dict[str, Tensor]:
         pre = self.output(state) @ self.combined().mT + x @ self.drive.mT + self.bias

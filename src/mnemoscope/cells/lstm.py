@@ -10,6 +10,7 @@ from torch.nn.functional import linear
 
 from mnemoscope.base.array_types import Float
 from mnemoscope.cells.cell import Box, Cell, Step
+from mnemoscope.cells.enclosure import Enclosure
 from mnemoscope.cells.fast_path import FastPath, NoFastPath
 from mnemoscope.cells.fused_gated import fused_gated_path
 from mnemoscope.cells.gru import init_gate_weights
@@ -113,6 +114,14 @@ class LSTM(Cell):
         c = 1 + torch.exp(f_pre)  # 1 / (1 - sigmoid(a)) = 1 + e^a
         high = torch.cat([h, c])
         return (-high, high) if torch.isfinite(high).all() else None
+
+    def enclose(self, x: Enclosure, state: Enclosure) -> Enclosure:
+        h, c = state.split([self.weight_hh.shape[1], self.hidden_size])
+        pre = x.linear(self.weight_ih, self.bias_ih) + h.linear(self.weight_hh, self.bias_hh)
+        i, f, g, o = pre.split(4 * [self.hidden_size])
+        c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+        h = o.sigmoid() * c.tanh()
+        return Enclosure.concatenate([h if self.weight_hr is None else h.linear(self.weight_hr), c])
 
     def intermediates(self, x: Tensor, state: LSTMState) -> dict[str, Tensor]:
         i, f, g, o = self._gates(linear(x, self.weight_ih, self.bias_ih), state.h)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from mnemoscope.base.array_types import Float
+from mnemoscope.cells.enclosure import Enclosure
 from mnemoscope.kernels import ACTIVATIONS, Activation
 
 
@@ -28,6 +29,10 @@ class Nonlinearity(nn.Module):
         """Return the derivative at the pre-activation `z`."""
         pull_back = torch.func.vjp(self.forward, z)[1]
         return pull_back(torch.ones_like(z))[0]
+
+    def enclose(self, z: Enclosure) -> Enclosure | None:
+        """Return the range of the function and of its derivative over ranges of `z`, or None if they are not known."""
+        return None
 
 
 class FusableNonlinearity(Nonlinearity):
@@ -50,6 +55,17 @@ class FusableNonlinearity(Nonlinearity):
 
     def derivative(self, z: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         return self.activation.pull_back(torch.ones_like(z), self(z), self.bias)
+
+    def enclose(self, z: Enclosure) -> Enclosure | None:
+        activation = self.description()
+        if activation is None:
+            return None
+        if activation.name == "modrelu":
+            if self.bias is None or bool((self.bias > 0).any()):
+                return None  # it jumps at 0
+            return (z + self.bias).relu() - (z * -1 + self.bias).relu()
+        known = {"tanh": Enclosure.tanh, "logistic": Enclosure.sigmoid, "relu": Enclosure.relu, "linear": lambda z: z}
+        return known[activation.name](z) if activation.name in known else None
 
     def extra_repr(self) -> str:
         return self.activation.name

@@ -9,8 +9,9 @@ from torch import Tensor, nn
 
 from mnemoscope.base.array_types import Float
 from mnemoscope.cells.cell import Box, Cell
+from mnemoscope.cells.enclosure import Enclosure
 from mnemoscope.cells.fast_path import FastPath, NoFastPath
-from mnemoscope.cells.state import Layout, State
+from mnemoscope.cells.state import Layout, State, leaves
 from mnemoscope.cells.unrolled import run_loop
 
 
@@ -86,5 +87,28 @@ class Stack(Cell):
             low, high = (layer.output(layout.unflatten(corner[None]))[0] for corner in box)
         return torch.cat([low for low, _ in boxes]), torch.cat([high for _, high in boxes])
 
+    def enclose(self, x: Enclosure, state: Enclosure) -> Enclosure | None:
+        new: list[Enclosure] = []
+        layouts = [Layout(layer.initial_state(1)) for layer in self._cells()]
+        parts = state.split([layout.size for layout in layouts])
+        for layer, layout, part in zip(self._cells(), layouts, parts, strict=True):
+            enclosed = layer.enclose(x, part)
+            if enclosed is None:
+                return None
+            new.append(enclosed)
+            positions = _output_positions(layer, layout)
+            if positions is None:
+                return None
+            x = enclosed.select(positions)
+        return Enclosure.concatenate(new)
+
     def frozen(self, dtype: torch.dtype | None = None, device: torch.device | None = None) -> Stack:
         return Stack([layer.frozen(dtype, device) for layer in self._cells()], self.has_readout).eval()
+
+
+def _output_positions(layer: Cell, layout: Layout) -> Tensor | None:
+    """Return which numbers of a layer's flat state are its outputs; None if the outputs are other functions of it."""
+    template = next(iter(leaves(layout.example)))
+    marks = -1.5 - torch.arange(layout.size, dtype=template.dtype, device=template.device)  # a nonlinearity moves them
+    same = layer.output(layout.unflatten(marks[None]))[0][:, None] == marks
+    return same.long().argmax(1) if bool(same.any(1).all()) else None

@@ -136,7 +136,9 @@ def _headline_of_points(fp: FixedPoints) -> str:
 
 
 def completeness_verdict(fp: FixedPoints) -> Verdict:
-    """Return the completeness of the set, judged by the index sum."""
+    """Return the completeness of the set, judged by its certificate, or by the index sum."""
+    if fp.certificate is not None and fp.certificate.complete:
+        return Verdict("complete", "Certified complete", fp.completeness)
     if fp.may_be_complete is None:
         return Verdict("unknown", "Completeness unknown", fp.completeness)
     if fp.may_be_complete:

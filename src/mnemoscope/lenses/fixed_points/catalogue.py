@@ -72,14 +72,22 @@ class Catalogue:
         """Return the root that each nearly converged state leads to, or -1 if it leads to none with q <= `fixed`.
 
         One state of each cluster is refined by simplified Newton steps and added if it is new; the others are then
-        recognised.
+        recognised. On a line of roots each of them is a root, and is refined next.
         """
+        root = torch.full((len(states),), -1, dtype=torch.int64, device=states.device)
         apart = torch.cdist(states, states) > CLUSTER * self.dynamics.size**0.5
-        first = apart.logical_not().to(torch.int8).argmax(1)  # the earliest state in the cluster of each
-        chosen = states[first == torch.arange(len(first), device=first.device)]
-        for part in chosen.split(max(1, 2**20 // self.dynamics.size**2)):  # about 8 MB of Jacobians
-            self.add(part, fixed)
-        return self.confirmed(states, self.recognise(states, self.dynamics.residual(states)))
+        rest = torch.arange(len(states), device=states.device)
+        while rest.numel():
+            first = apart[rest][:, rest].logical_not().to(torch.int8).argmax(1)  # the earliest in the cluster of each
+            leads = first == torch.arange(len(first), device=first.device)
+            # about 8 MB of Jacobians at a time
+            parts = states[rest[leads]].split(max(1, 2**20 // self.dynamics.size**2))
+            root[rest[leads]] = torch.cat([self.add(part, fixed) for part in parts])
+            followers, leaders = rest[~leads], rest[first[~leads]]
+            nearby = states[followers]
+            root[followers] = self.confirmed(nearby, self.recognise(nearby, self.dynamics.residual(nearby)))
+            rest = followers[(root[followers] < 0) & (root[leaders] >= 0)]
+        return root
 
     def recognise(
         self, states: Float[Tensor, "batch size"], residuals: Float[Tensor, "batch size"]
@@ -167,32 +175,38 @@ class Catalogue:
         self._inverses[used:] = inverses
         self._sketches = torch.cat([self._sketches, self._combinations @ inverses])
 
-    def add(self, states: Float[Tensor, "batch size"], fixed: float) -> None:
-        """Refine nearly converged states, and keep those that are new roots with q <= `fixed`."""
+    def add(self, states: Float[Tensor, "batch size"], fixed: float) -> Int[Tensor, " batch"]:
+        """Refine nearly converged states, and keep those that are new roots with q <= `fixed`.
+
+        Return the root that each state was refined to, or -1 if it is none.
+        """
         f = self.dynamics.residual(states)
         G = self.dynamics.residual_jacobian(states)
         inverse, index = inverse_and_index(G)
-        length, smallest = vector_norm(f), torch.finfo(f.dtype).eps * magnitude(states)
+        size = magnitude(states)
+        length, smallest = vector_norm(f), torch.finfo(f.dtype).eps * size
+        # The rounding of each number of the residual grows with the terms that are summed there.
+        terms = torch.maximum(states.abs(), multiply(G.abs(), states.abs())).clamp_min(1)
+        rounding = 10 * torch.finfo(f.dtype).eps * terms
         for _ in range(REFINEMENTS):
             better = self.dynamics.clamp(states - multiply(inverse, f))
             f_better = self.dynamics.residual(better)
             length_better = vector_norm(f_better)
-            closer = length_better < 0.5 * length
+            # A long step, or one that rounding determines, would only lead along a line of roots to another one.
+            reach = torch.where((f.abs() <= rounding).all(1), self.distance, CLUSTER) * size
+            closer = (vector_norm(better - states) <= reach) & (length_better < 0.5 * length)
             states, f = torch.where(closer[:, None], better, states), torch.where(closer[:, None], f_better, f)
             length = torch.where(closer, length_better, length)
             if not (closer & (length > smallest)).any():  # rounding prevents further progress
                 break
-        # The rounding of each number of the residual grows with the terms that are summed there.
-        terms = torch.maximum(states.abs(), multiply(G.abs(), states.abs())).clamp_min(1)
-        rounding = 10 * torch.finfo(f.dtype).eps * terms
         # A residual of pure rounding does not bound the distance to the root where G is singular (a line of roots). A
         # larger one does; if the root is far away, there is none here (a state that creeps to infinity).
         uncertainty = multiply(inverse, f).norm(dim=1).masked_fill((f.abs() <= rounding).all(1), 0)
         size = magnitude(states)
         good = (0.5 * (f / terms).square().sum(1) <= fixed) & (uncertainty <= CLUSTER * size)
-        new = self._distinct(states, uncertainty, good.nonzero()[:, 0].tolist())
+        new, root = self._distinct(states, uncertainty, good.nonzero()[:, 0].tolist())
         if not new:
-            return
+            return root
         isolated = self._isolated(states[new], G[new], inverse[new], f[new].abs() + rounding[new])
         index = index[new] * isolated
         positions = self._inverses.shape[0] + index.abs().cumsum(0) - 1
@@ -203,11 +217,15 @@ class Catalogue:
         self.uncertainty = torch.cat([self.uncertainty, uncertainty[new]])
         self.radius = torch.cat([self.radius, torch.maximum(10 * uncertainty[new], self.distance * size[new])])
         self.index = torch.cat([self.index, index])
+        return root
 
-    def _distinct(self, states: Tensor, uncertainty: Tensor, rows: list[int]) -> list[int]:
-        """Return the rows that are neither known roots nor the same as an earlier row."""
+    def _distinct(
+        self, states: Tensor, uncertainty: Tensor, rows: list[int]
+    ) -> tuple[list[int], Int[Tensor, " batch"]]:
+        """Return the rows that are new roots, and the root of each state, with -1 for states not among `rows`."""
+        root = torch.full((len(states),), -1, dtype=torch.int64, device=states.device)
         if not rows:
-            return rows
+            return [], root
         known = len(self)
         all_states = torch.cat([self.states, states[rows]])
         all_uncertainties = torch.cat([self.uncertainty, uncertainty[rows]])
@@ -217,9 +235,12 @@ class Catalogue:
         )
         new: list[int] = []  # positions in rows
         for position, same in enumerate((apart <= radius).tolist()):
-            if not any(same[:known]) and not any(same[known + other] for other in new):
+            candidates = [*range(known), *(known + other for other in new)]
+            match = next((number for number, place in enumerate(candidates) if same[place]), len(candidates))
+            root[rows[position]] = match
+            if match == len(candidates):
                 new.append(position)
-        return [rows[position] for position in new]
+        return [rows[position] for position in new], root
 
     def _isolated(self, states: Tensor, G: Tensor, inverse: Tensor, error: Tensor) -> Bool[Tensor, " batch"]:
         """Whether the Jacobian stays nearly the same wherever the exact root may lie.

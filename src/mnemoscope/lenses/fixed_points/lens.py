@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Literal
 
 import torch
@@ -11,12 +12,13 @@ from mnemoscope.base.progress import Bar
 from mnemoscope.cells import State
 from mnemoscope.lenses.dynamics import Dynamics
 from mnemoscope.lenses.fixed_points.catalogue import Catalogue
+from mnemoscope.lenses.fixed_points.certificate import Prover
 from mnemoscope.lenses.fixed_points.descent import Descent, Outcome, Tolerances
 from mnemoscope.lenses.fixed_points.matrix_free import NewtonKrylov
 from mnemoscope.lenses.fixed_points.mixed_precision import ChordNewton
 from mnemoscope.lenses.fixed_points.newton import Newton
 from mnemoscope.lenses.fixed_points.restarts import Restarts
-from mnemoscope.lenses.fixed_points.result import FixedPoints, Starts, Status
+from mnemoscope.lenses.fixed_points.result import Certificate, FixedPoints, Starts, Status
 from mnemoscope.lenses.fixed_points.solvers import Solver
 from mnemoscope.lenses.fixed_points.starts import Adaptive, StartStrategy, as_starts, seeded_generator
 
@@ -37,6 +39,7 @@ def find_fixed_points(
     merge_distance: float = 1e-6,
     seed: int = 0,
     progress: bool = False,
+    certify: bool = False,
 ) -> FixedPoints:
     """Find the fixed points of `dynamics` that a solver reaches from `starts` (Sussillo & Barak 2013; Jang, Eq 1-13).
 
@@ -51,6 +54,9 @@ def find_fixed_points(
         merge_distance: root-mean-square distance below which two converged states are the same point.
         seed: seed of the strategies that draw at random.
         progress: show a progress bar.
+        certify: prove by interval arithmetic, for states of up to 3 numbers, that no other fixed point lies in the box
+            of the system; `FixedPoints.certificate` holds the proof, or the boxes that could not be decided. Points
+            that the proof finds are added.
 
     >>> import mnemoscope as ms
     >>> rotate_and_shrink = torch.tensor([[0.0, -0.9], [0.9, 0.0]], dtype=torch.float64)
@@ -67,17 +73,18 @@ def find_fixed_points(
     if not 0 <= merge_distance < float("inf"):
         raise ValueError(f"merge_distance must be 0 or positive, but is {merge_distance}.")
     tolerances = Tolerances.for_dtype(dynamics.dtype) if tolerances is None else tolerances
+    prover = Prover.of(dynamics) if certify else None
     generator = seeded_generator(seed)
     strategy = Adaptive() if isinstance(starts, str) and starts == "adaptive" else starts
     first = as_starts(dynamics, strategy, generator)
-    if isinstance(strategy, Adaptive):
-        first = first[: strategy.max_starts]
     descent = Descent(solver or default_solver(dynamics.size), Catalogue(dynamics, merge_distance), tolerances)
     with torch.no_grad(), Bar(total=len(first), desc="fixed points", unit="start", disable=not progress) as bar:
         outcomes, stopped = [descent.run(first, bar.update)], ""
         if isinstance(strategy, Adaptive):
             stopped = _search_in_waves(strategy, descent, outcomes, generator, bar)
-        return collect_result(descent.catalogue, Outcome.concatenate(outcomes), stopped)
+        certificate = None if prover is None else _certify(prover, descent, outcomes)
+        found = collect_result(descent.catalogue, Outcome.concatenate(outcomes), stopped)
+        return found if certificate is None else replace(found, certificate=certificate)
 
 
 def default_solver(size: int) -> Solver:
@@ -95,7 +102,7 @@ def _search_in_waves(
     restarts = Restarts(strategy, catalogue.dynamics, generator)
     budget = float("inf") if strategy.max_starts is None else strategy.max_starts - len(outcomes[0].q)
     idle = 0
-    while len(catalogue):
+    while len(catalogue) or catalogue.dynamics.invariant:  # an invariant box contains at least one
         missing = catalogue.dynamics.invariant and catalogue.index_sum != 1
         if idle >= strategy.patience * (4 if missing else 1):
             return f"{_count(idle, 'wave')} in a row found nothing new"
@@ -112,6 +119,16 @@ def _search_in_waves(
         outcomes.append(descent.run(starts, bar.update))
         idle = 0 if catalogue.regular > known else idle + 1
     return ""
+
+
+def _certify(prover: Prover, descent: Descent, outcomes: list[Outcome]) -> Certificate:
+    """Prove that the catalogue is complete; search from the roots of the proof that it does not contain yet."""
+    catalogue = descent.catalogue
+    subdivision = prover.subdivide(catalogue.states[catalogue.index != 0])
+    missing = prover.missing(subdivision, catalogue)
+    if len(missing):
+        outcomes.append(descent.run(missing))
+    return prover.certificate(subdivision, catalogue)
 
 
 def _count(number: int, noun: str) -> str:

@@ -53,6 +53,8 @@ class Restarts:
 
     def next_wave(self, catalogue: Catalogue, missing: bool, idle: int) -> Float[Tensor, "starts size"]:
         """Return the next starts, after `idle` fruitless waves; `missing`: the index sum shows missing points."""
+        if not len(catalogue):
+            return self.random_states()
         index = catalogue.index.tolist()
         between = self.strategy.combine(catalogue.states, index, self.tried, self.generator, nearest=self.expensive)
         parts = [self.mirror_images(catalogue), between]

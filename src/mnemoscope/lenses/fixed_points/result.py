@@ -66,6 +66,43 @@ class Starts:
         return {status: counted[status] for status in Status if counted[status]}
 
 
+@dataclass(frozen=True)
+class Certificate:
+    """A proof by interval arithmetic that no further fixed point lies in a box, as far as it could be completed.
+
+    All operations round outwards, so that the proof holds for exact arithmetic with the given weights, provided that
+    torch computes tanh and the logistic function to 8 units in the last place.
+    """
+
+    undecided: Float[Tensor, "boxes 2 size"]
+    """Lower and upper corner of each part of the box that may contain further fixed points; none if it is complete."""
+    examined: int
+    """Number of parts of the box that were examined."""
+    low: Float[Tensor, " size"]
+    """Lower corner of the box."""
+    high: Float[Tensor, " size"]
+    """Upper corner of the box."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether the set of fixed points in the box is proved to be complete."""
+        return len(self.undecided) == 0
+
+    def __str__(self) -> str:
+        if self.complete:
+            return (
+                f"Certified complete: interval arithmetic proves that the box holds no other fixed point "
+                f"({self.examined} parts examined)."
+            )
+        low, high = self.undecided[:, 0].amin(0), self.undecided[:, 1].amax(0)
+        sides = " x ".join(f"[{a:.3g}, {b:.3g}]" for a, b in zip(low.tolist(), high.tolist(), strict=True))
+        parts = f"{len(self.undecided)} part{'s' * (len(self.undecided) > 1)} of the box"
+        return (
+            f"Not certified: the proof excludes further fixed points except in {parts}, all within {sides}; "
+            f"degenerate or nearly degenerate points cannot be decided."
+        )
+
+
 @dataclass(frozen=True, repr=False)
 class FixedPoints(Result):
     """Fixed points of one system.
@@ -108,6 +145,8 @@ class FixedPoints(Result):
     """Slow points: local minima of q between the two tolerances, which are not fixed points."""
     stopped: str = ""
     """Reason why an adaptive search ended."""
+    certificate: Certificate | None = None
+    """The proof that the set is complete within its box, if one was asked for."""
 
     def __len__(self) -> int:
         return self.states.shape[0]
@@ -232,15 +271,24 @@ class FixedPoints(Result):
         """Whether the index sum allows that the set is complete.
 
         False: points are certainly missing. True: the index sum is that of a complete set, which is necessary but not
-        sufficient, since missing points of opposite index cancel. None: the index sum proves nothing.
+        sufficient, since missing points of opposite index cancel. None: the index sum proves nothing. With a complete
+        `certificate` it is True, and proved.
         """
+        if self.certificate is not None and self.certificate.complete:
+            return True
         if not self.bounded or bool((self.index == 0).any()):
             return None
         return self.index_sum == 1
 
     @property
     def completeness(self) -> str:
-        """Sentence about the completeness of the set, from the index sum."""
+        """Sentence about the completeness of the set, from the certificate and the index sum."""
+        if self.certificate is None:
+            return self._index_sentence
+        return str(self.certificate) if self.certificate.complete else f"{self.certificate} {self._index_sentence}"
+
+    @property
+    def _index_sentence(self) -> str:
         total = self.index_sum
         if self.left_box:
             return (

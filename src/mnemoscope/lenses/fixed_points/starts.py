@@ -16,6 +16,7 @@ from mnemoscope.cells import EchoState, State, run_with_cache
 from mnemoscope.cells.reservoirs import Reservoirs
 from mnemoscope.cells.state import leaves
 from mnemoscope.lenses.dynamics import Dynamics
+from mnemoscope.lenses.fixed_points.subdivision import LARGEST, residual_enclosure, sampled_enclosure, subdivide
 
 
 @runtime_checkable
@@ -33,6 +34,14 @@ MOST_PAIRED = 200
 """Upper limit of the points that are combined in pairs."""
 RELAXATION_STEPS = 150
 """Steps after which a relaxing state counts as at rest."""
+SUBDIVISION_BOXES = 3_000
+"""Upper limit of the boxes in which a low-dimensional system is searched for starts."""
+MOST_UNDECIDED = 32
+"""Upper limit of the starts in boxes that this search left open."""
+PARTS = {1: 32, 2: 8, 3: 4}
+"""Boxes along each axis at its beginning, by dimension, where ranges of the step are known."""
+SAMPLED_PARTS = {1: 128, 2: 32, 3: 10}
+"""The same where ranges are estimated from samples, which a large box would mislead."""
 
 
 @dataclass(frozen=True)
@@ -192,6 +201,9 @@ class Several:
 class Adaptive:
     """Waves of starts, each derived from the points found so far, until the set is complete and nothing new appears.
 
+    The first wave contains the initial state of the network and the centre of its box. A box of up to three dimensions
+    is also subdivided, and the parts that may hold a root are starts (see `subdivision`).
+
     Saddles lie between attractors, and saddles of higher index between saddles. Each wave therefore starts from
     mid-points of pairs of found points (pairs of equal index first), and from random mixtures of several points when
     the pairs are used up. For an odd map, the mirror images of the found points are fixed points too. While the index
@@ -223,8 +235,13 @@ class Adaptive:
 
     def draw(self, dynamics: Dynamics, generator: Generator) -> Float[Tensor, "starts size"]:
         if self.initial is None:
-            return _relaxed_states(dynamics, 2 * self.number, generator)
-        return as_starts(dynamics, self.initial, generator)
+            drawn = _relaxed_states(dynamics, 2 * self.number, generator)
+        else:
+            drawn = as_starts(dynamics, self.initial, generator)
+        certain = landmarks(dynamics)[: self.max_starts]
+        if self.max_starts is not None:
+            drawn = drawn[: self.max_starts - len(certain)]
+        return torch.cat([drawn, certain])
 
     def combine(
         self,
@@ -260,6 +277,34 @@ class Adaptive:
             noise = torch.randn(mixtures.shape, generator=generator, dtype=roots.dtype).to(roots.device)
             starts.append(mixtures + 0.2 * spread * noise)
         return torch.cat(starts)
+
+
+def landmarks(dynamics: Dynamics) -> Float[Tensor, "starts size"]:
+    """Return states that depend on no chance: the initial one, the centre of the box, and where subdivision leads.
+
+    A random start rarely finds a fixed point that repels strongly in all directions, as the origin of a network without
+    biases may do.
+    """
+    states = [dynamics.origin]
+    if dynamics.bounds is not None:
+        low, high = dynamics.bounds
+        centre = (0.5 * (low + high))[None]
+        states += [] if torch.equal(centre, dynamics.origin) else [centre]
+        states += [_subdivision_starts(dynamics)] if dynamics.size <= LARGEST else []
+    return torch.cat(states)
+
+
+def _subdivision_starts(dynamics: Dynamics) -> Float[Tensor, "starts size"]:
+    """Return the roots that subdivision isolates in the box, and the centres of some parts that it left open."""
+    assert dynamics.bounds is not None
+    low, high = (edge.double() for edge in dynamics.bounds)
+    ranges = residual_enclosure(dynamics)
+    enclose, parts = (ranges, PARTS) if ranges is not None else (sampled_enclosure(dynamics), SAMPLED_PARTS)
+    with torch.no_grad():
+        found = subdivide(enclose, low, high, low.new_zeros(0, len(low)), SUBDIVISION_BOXES, parts[len(low)])
+    undecided = found.undecided.mean(1)
+    undecided = undecided[:: max(1, len(undecided) // MOST_UNDECIDED)][:MOST_UNDECIDED]
+    return torch.cat([found.roots, undecided]).to(dynamics.dtype)
 
 
 def _relaxed_states(dynamics: Dynamics, number: int, generator: Generator) -> Tensor:
