@@ -16,7 +16,7 @@ LENSES = """
 fixed-points | all fixed points, their types and time constants, and whether the set is complete
     Sussillo & Barak 2013; Jang, Eq 1-13 | mnemoscope.lenses:find_fixed_points | sussillo2013 jang | dynamics
 slow-manifold | approximate continuous memories: line, ring, plane, sphere or torus, its drift and lifetime
-    Sussillo & Barak 2013; Sagodi et al. 2024 | mnemoscope.lenses:find_slow_manifold | sussillo2013 sagodi2024
+    Sussillo & Barak 2013; Ságodi et al. 2024 | mnemoscope.lenses:find_slow_manifold | sussillo2013 sagodi2024
     dynamics
 bifurcations | fixed points tracked along training, inputs or a parameter: births, deaths, changes of stability
     Jang, section 6.1 and Fig 7 | mnemoscope.lenses:track_fixed_points | jang sussillo2013 | dynamics

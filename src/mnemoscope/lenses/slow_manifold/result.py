@@ -87,7 +87,7 @@ class SlowManifold(Result):
     measured: Float[Tensor, " delays"]
     """Mean error of the network itself."""
     bound: Float[Tensor, " delays"]
-    """Upper bound of the error: delay times largest drift (Sagodi et al. 2024)."""
+    """Upper bound of the error: delay times largest drift (Ságodi et al. 2024)."""
     tolerance: float
     """Error at which a value counts as lost."""
     lifetime: float
