@@ -10,6 +10,8 @@ from torch import Tensor, nn
 
 import mnemoscope as ms
 from mnemoscope.cells import Cell
+from mnemoscope.inspection import inspect_cell
+from mnemoscope.inspection.slow_manifold import slow_manifold_section
 from mnemoscope.lenses.slow_manifold.curve import fit_curve
 from mnemoscope.lenses.slow_manifold.homology import farthest_points, pairwise_distances, persistent_homology
 from mnemoscope.lenses.slow_manifold.planted import (
@@ -19,7 +21,8 @@ from mnemoscope.lenses.slow_manifold.planted import (
     planted_sphere,
     planted_torus,
 )
-from mnemoscope.lenses.slow_manifold.shape import local_dimension, separate_groups, shape_of
+from mnemoscope.lenses.slow_manifold.shape import local_dimension, shape_of
+from mnemoscope.report.fixed_points import headline
 from tests.slow import SLOW, representatives
 
 
@@ -142,13 +145,15 @@ def test_a_curve_that_branches_is_no_line() -> None:
     assert "branches" in memory.doubts[0]
 
 
-def test_groups_are_split_at_wide_gaps_alone() -> None:
-    ring = _cloud("ring", 150)
-    far = ring + np.array([5.0, 0, 0])
-    assert sorted(np.bincount(separate_groups(np.concatenate([ring, far[:50]])))) == [50, 150]
-    assert separate_groups(ring).max() == 0
-    corners = np.repeat(np.eye(4), 20, axis=0) + 1e-6 * np.random.default_rng(0).normal(size=(80, 4))
-    assert np.bincount(separate_groups(corners)).tolist() == [20] * 4
+def test_sparse_starts_on_a_ring_are_connected_by_states_between_them() -> None:
+    angle = 2 * pi * torch.arange(9, dtype=torch.float64).repeat_interleave(5) / 9  # nine values of the task
+    starts = torch.zeros(45, 6, dtype=torch.float64)
+    starts[:, 0], starts[:, 1] = angle.cos(), angle.sin()
+    cell = planted_ring(2e-4, 2)
+    rotation = torch.linalg.qr(torch.randn(6, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64))[0]
+    memory = _found(cell, starts @ rotation.T)
+    assert memory.topology == "ring"
+    assert len(memory.filled) > 20
 
 
 def test_positions_along_a_ring_are_its_angle() -> None:
@@ -200,7 +205,7 @@ def test_a_leaky_line_decays_as_its_eigenvalue() -> None:
     slope = memory.drift[:, 0] / (memory.positions[:, 0] - memory.rests[0])
     assert torch.allclose(slope, torch.full_like(slope, -0.0005), rtol=1e-3)
     delays = torch.tensor(memory.delays, dtype=torch.float64)
-    size = (memory.positions[:, 0] - memory.rests[0]).abs().mean() / memory.range
+    size = (memory.positions[: len(memory), 0] - memory.rests[0]).abs().mean() / memory.range
     assert torch.allclose(memory.measured, size * (1 - 0.9995**delays), rtol=1e-3)
     assert torch.allclose(memory.predicted, memory.measured, rtol=1e-2)
     # the mean error reaches a tenth of the range when 1 - 0.9995^k = 0.1 / size
@@ -335,3 +340,30 @@ def test_it_saves_loads_and_draws(tmp_path) -> None:
     assert torch.equal(loaded.drift, memory.drift)
     assert len(loaded.figure().axes) == 3
     assert len(_found(planted_flat(0.9)).figure().axes) == 1
+
+
+# Pages
+
+
+def test_the_headline_of_a_page_names_the_manifold() -> None:
+    memory = _found(planted_ring(5e-4, 1), 100)
+    assert memory.fixed_points is not None
+    alone = headline(memory.fixed_points[:1])
+    assert "one fixed point" in alone
+    assert "slow manifold" not in alone
+    text = headline(memory.fixed_points[:1], memory)
+    assert text.startswith(alone)
+    assert "All of 100 starts settle on a slow manifold, a ring, which holds a value" in text
+    section = slow_manifold_section(memory)
+    assert "predicted" in section.lead
+    assert "<svg" in section.html
+
+
+@SLOW
+def test_an_inspection_finds_and_saves_the_manifold(tmp_path) -> None:
+    inspection = inspect_cell(planted_ring(5e-4, 1, size=3), "ring", tmp_path / "page.html")
+    assert inspection.slow_manifold is not None
+    assert "settle on a slow manifold, a ring" in (tmp_path / "page.html").read_text()
+    assert ms.SlowManifold.load(tmp_path / "page.slow_manifold.safetensors").topology == "ring"
+    contracting = inspect_cell(planted_flat(0.9, size=3), "point", tmp_path / "point.html")
+    assert contracting.slow_manifold is None

@@ -149,12 +149,13 @@ def drift_on_surface(system: Dynamics, states: Float[Tensor, "states size"], dim
     )
 
 
-def predict_errors(drift: Drift, delays: Sequence[int], tolerance: float) -> tuple[list[float], float]:
-    """Integrate the drift from every state; return the mean error after each delay, and when it reaches `tolerance`.
+def predict_errors(
+    drift: Drift, start: np.ndarray, delays: Sequence[int], tolerance: float
+) -> tuple[list[float], float]:
+    """Integrate the drift from these positions; return the mean error after each delay, and when it is `tolerance`.
 
     Errors are shares of the range. The second value is infinite if the error stays below the tolerance.
     """
-    start = drift.positions
     position, time, lifetime = start.copy(), 0, inf
     errors: list[float] = []
     remaining = sorted(delays)

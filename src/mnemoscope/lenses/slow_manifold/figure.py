@@ -74,6 +74,9 @@ def _draw_states(axes: Any, result: SlowManifold, project: Projection, colours: 
     if len(states):
         label = "settled states"
         axes.scatter(*_flat(project(states)), s=9, color=colours["slow"], linewidth=0, alpha=0.8, label=label)
+    if result and len(result.filled):
+        style = {"s": 9, "facecolor": "none", "edgecolor": colours["slow"], "linewidth": 0.5}
+        axes.scatter(*_flat(project(to_array(result.filled))), label="states between them", **style)
     if result.fixed_points is not None:
         for group in groups(result.fixed_points):
             points = project(to_array(result.fixed_points.states[group.members]))

@@ -29,10 +29,11 @@ from mnemoscope.lenses.slow_manifold.drift import (
     predict_errors,
     simulate_noise,
 )
+from mnemoscope.lenses.slow_manifold.gaps import fill_gaps, separate_groups
 from mnemoscope.lenses.slow_manifold.homology import farthest_points
 from mnemoscope.lenses.slow_manifold.result import SlowManifold
 from mnemoscope.lenses.slow_manifold.settling import Settling, settle, spread, wait_for_speed
-from mnemoscope.lenses.slow_manifold.shape import Shape, separate_groups, shape_of
+from mnemoscope.lenses.slow_manifold.shape import FEWEST, Shape, shape_of
 
 STARTS = 300
 """Number of visited states from which the search starts."""
@@ -40,6 +41,8 @@ DOUBLINGS = 4
 """How often the settling time may be doubled until the speeds are on their plateau."""
 CROSSED = 0.1
 """A state is slow if it crosses at most this share of the diameter of all settled states within `steps` steps."""
+FASTER = 3.0
+"""A slow state was at most this many times faster than allowed in the second half of its settling."""
 CONTRACTED = 0.02
 """With less than this share of their first spread left, the states have contracted to one point."""
 SHRINKING = 0.8
@@ -118,7 +121,7 @@ def find_slow_manifold(
     states, speeds, slow = settling.states, settling.speeds, torch.ones(len(settling.states), dtype=torch.bool)
     limit = CROSSED * settling.diameter / steps if speed is None else float(speed)
     if speed is None:
-        slow = (settling.peak <= limit).cpu()
+        slow = ((settling.speeds <= limit) & (settling.peak <= FASTER * limit)).cpu()
     else:
         states, speeds, arrived = wait_for_speed(system, states, limit, longest - settling.steps)
         slow = arrived >= 0
@@ -128,18 +131,26 @@ def find_slow_manifold(
     reason = _why_none(settling, slow)
     if reason:
         return replace(result, reason=reason)
-    group, shapes = _groups(settling, states, slow, seed)
+    filled = fill_gaps(system, states[slow], limit, settling.steps)
+    cloud = torch.cat([states[slow], filled])
+    group = separate_groups(system, cloud, limit, settling.steps)
+    shapes = _shapes(settling, cloud, group, slow, seed)
     result = replace(
         result,
-        group=torch.from_numpy(group),
+        filled=filled.cpu(),
+        group=torch.from_numpy(group[: int(slow.sum())]),
         topologies=tuple(shape.topology for shape in shapes),
         dimensions=tuple(shape.dimension for shape in shapes),
         doubts=tuple(shape.reason for shape in shapes),
     )
-    members, main = states[slow][torch.from_numpy(group == 0).to(states.device)], shapes[0]
+    members = states[slow][(result.group == 0).to(states.device)]
+    everything = cloud[torch.from_numpy(group == 0).to(states.device)]
+    main = shapes[0]
+    if len(members) < FEWEST and main.topology != "point":
+        return replace(result, reason=f"{len(members)} starts on it are too few, {FEWEST} are needed: pass more starts")
     if main.topology == "point" or main.dimension == 0:
-        return replace(result, reason=_why_isolated(shapes, len(members), settling.diameter))
-    shape, drift = _drift(system, members, main)
+        return replace(result, reason=_why_isolated(shapes))
+    shape, drift = _drift(system, everything, main)
     result = replace(
         result,
         topologies=(shape.topology, *result.topologies[1:]),
@@ -148,7 +159,7 @@ def find_slow_manifold(
         **_errors(system, members, drift, delays, tolerance),
         **_noise(system, members, drift, noise, steps, settling.steps, generator),
     )
-    found = _fixed_points(dynamics, members, drift, fixed_points, seed)
+    found = _fixed_points(dynamics, everything, drift, fixed_points, seed)
     return replace(result, reason="", fixed_points=found)
 
 
@@ -186,23 +197,25 @@ def _why_none(settling: Settling, slow: Bool[Tensor, " finite"]) -> str:
     return ""
 
 
-def _groups(
-    settling: Settling, states: Tensor, slow: Bool[Tensor, " finite"], seed: int
-) -> tuple[np.ndarray, list[Shape]]:
-    """Return the group of each slow state and the shape of each group; a group that still contracts is a point."""
-    kept = states[slow]
-    group = separate_groups(_array(kept))
-    whole = float(torch.cdist(kept, kept).max())
+def _shapes(
+    settling: Settling, states: Tensor, group: np.ndarray, slow: Bool[Tensor, " finite"], seed: int
+) -> list[Shape]:
+    """Return the shape of each group of states; a group that still contracts is a point.
+
+    The slow settled states come first, and states in gaps between them last.
+    """
+    whole = float(torch.cdist(states, states).max())
     shapes = []
     for number in range(group.max() + 1):
-        members = torch.from_numpy(group == number).to(kept.device)
-        before, after = (spread(part[slow][members]) for part in (settling.half, settling.states))
+        members = torch.from_numpy(group == number).to(states.device)
+        settled = members[: int(slow.sum())]
+        before, after = (spread(part[slow][settled]) for part in (settling.half, settling.states))
         contracts = before > 0 and after < SHRINKING * before
-        shapes.append(Shape("point", 0) if contracts else shape_of(_array(kept[members]), whole, seed))
-    return group, shapes
+        shapes.append(Shape("point", 0) if contracts else shape_of(_array(states[members]), whole, seed))
+    return shapes
 
 
-def _why_isolated(shapes: list[Shape], members: int, diameter: float) -> str:
+def _why_isolated(shapes: list[Shape]) -> str:
     if shapes[0].topology != "point":
         return shapes[0].reason
     points = sum(shape.topology == "point" for shape in shapes)
@@ -244,7 +257,7 @@ def _described(shape: Shape, drift: Drift) -> dict[str, Any]:
 
 def _errors(system: Dynamics, members: Tensor, drift: Drift, delays: Sequence[int], tolerance: float) -> dict[str, Any]:
     delays = tuple(sorted(int(delay) for delay in delays))
-    predicted, lifetime = predict_errors(drift, delays, tolerance)
+    predicted, lifetime = predict_errors(drift, drift.place(_array(members)), delays, tolerance)
     velocity = drift.drift.reshape(len(drift.drift), -1)
     fastest = float(np.linalg.norm(velocity, axis=1).max()) / drift.range
     measured = measure_errors(system, members, drift, delays)
@@ -316,6 +329,7 @@ def _nothing(
         size_kept_longer=settling.kept_longer,
         reason="not examined",
         group=torch.zeros(len(states), dtype=torch.int64),
+        filled=states[:0].cpu(),
         topologies=(),
         dimensions=(),
         doubts=(),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import inf, isfinite, nan, pi, sqrt
 from typing import ClassVar
 
+import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Bool, Float, Int
@@ -50,6 +51,8 @@ class SlowManifold(Result):
     """Spread of the settled states, as a share of that after half of the settling."""
     reason: str
     """Why no continuous slow manifold is claimed; empty if one is."""
+    filled: Float[Tensor, "filled size"]
+    """Slow states found in gaps between the settled ones, which help to see the shape."""
     group: Int[Tensor, " kept"]
     """Separate group of each state, from the largest to the smallest; 0 is the manifold."""
     topologies: tuple[str, ...]
@@ -71,7 +74,7 @@ class SlowManifold(Result):
     range: float
     """Length of a line or ring; diameter of a surface."""
     positions: Float[Tensor, "members dims"]
-    """Coordinates of the manifold's states: arc length along a curve, otherwise the state itself."""
+    """Coordinates of the manifold's states, kept and filled: arc length on a curve, otherwise the state itself."""
     drift: Float[Tensor, "members dims"]
     """Motion along the manifold in one step, in these coordinates."""
     curve: Float[Tensor, "vertices size"]
@@ -131,6 +134,12 @@ class SlowManifold(Result):
         return float((self.group == 0).sum()) / len(self.kept) if self else 0.0
 
     @property
+    def consistent(self) -> bool:
+        """Whether the network moves as the drift predicts: errors within a factor of 2, or below a percent."""
+        larger, smaller = torch.maximum(self.predicted, self.measured), torch.minimum(self.predicted, self.measured)
+        return bool(((larger <= 2 * smaller) | (larger <= 0.01)).all())
+
+    @property
     def noise_lifetime(self) -> float:
         """Delay at which noise alone moves a value by the tolerance on average; NaN if no noise was considered."""
         if not isfinite(self.diffusion):
@@ -186,6 +195,9 @@ def _sentences(result: SlowManifold) -> Iterator[str]:
     if others:
         members = int((result.group > 0).sum())
         yield f"{members} further state{'s' * (members > 1)} form {others} separate group{'s' * (others > 1)}."
+    fast = starts - result.diverged - len(result)
+    if fast:
+        yield f"{fast} of {starts} starts stay faster."
     if result.diverged:
         yield f"{result.diverged} of {starts} starts diverged."
 
@@ -209,6 +221,8 @@ def _drift_sentences(result: SlowManifold) -> Iterator[str]:
             for delay, p, m in zip(result.delays, result.predicted, result.measured, strict=True)
         )
         yield f"Mean error of a held value after {errors}."
+    if not result.consistent:
+        yield "The network does not move as its drift predicts, so the lifetime is not reliable: settle longer."
     if result.topology in ("line", "ring"):
         count, stable = len(result.rests), int(result.rests_stable.sum())
         if not float(result.drift.abs().max()) > 1e-11 * result.range:

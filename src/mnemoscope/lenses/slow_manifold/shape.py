@@ -1,4 +1,4 @@
-"""The shape of a cloud of settled states: its separate groups, their dimension and their topology."""
+"""The shape of a cloud of settled states: its dimension and its topology."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from mnemoscope.lenses.slow_manifold.homology import (
     farthest_points,
     pairwise_distances,
     persistent_homology,
-    spanning_tree,
 )
 
 LANDMARKS, HOLLOW_LANDMARKS = {1: 44, 2: 80}, 56
@@ -21,8 +20,6 @@ NEIGHBOURHOODS = (6, 9, 12)
 """Numbers of neighbours, the scales of the local principal components."""
 THICK = 0.1
 """A local principal component counts as a dimension if it has this share of the variance of the first."""
-JUMP = 5.0
-"""Groups are separate if the gap between them is this many times wider than the gaps inside them."""
 SMALL = 0.02
 """A group whose diameter is below this share of that of all states is a point."""
 FEWEST = 12
@@ -68,34 +65,6 @@ class Shape:
     """Longest bars in degree 2, as shares of the diameter; empty if the shape is no surface."""
     gap: float = 0.0
     """Widest gap between neighbouring landmarks, as a share of the diameter."""
-
-
-def separate_groups(states: np.ndarray) -> np.ndarray:
-    """Return the group of each state (states,), numbered from the largest group to the smallest.
-
-    The lengths of the minimum spanning tree's edges are the gaps at which the cloud falls apart. States are split where
-    the sorted lengths jump by a factor of `JUMP`, above the median.
-    """
-    count = len(states)
-    if count < 2:
-        return np.zeros(count, int)
-    apart = pairwise_distances(states)
-    edges = spanning_tree(apart)
-    lengths = np.array([apart[edge] for edge in edges])
-    floor = max(1e-9 * apart.max(), np.finfo(float).tiny)  # equal states, up to rounding
-    ordered = np.maximum(np.sort(lengths), floor)
-    upper = np.arange(count // 2, len(ordered))
-    jumps = ordered[upper] / ordered[upper - 1] if len(upper) and upper[0] > 0 else np.zeros(0)
-    if not len(jumps) or jumps.max() < JUMP or ordered[-1] < SMALL * apart.max():
-        return np.zeros(count, int)
-    cut = ordered[upper[int(jumps.argmax())]]
-    label = np.arange(count)
-    for (a, b), length in zip(edges, lengths, strict=True):
-        if length < cut:
-            label[label == label[b]] = label[a]
-    names, sizes = np.unique(label, return_counts=True)
-    order = names[np.argsort(-sizes, kind="stable")]
-    return np.array([int(np.flatnonzero(order == name)[0]) for name in label])
 
 
 def local_dimension(states: np.ndarray) -> int:
