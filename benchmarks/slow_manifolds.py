@@ -95,7 +95,7 @@ def _random_network(generator: torch.Generator, low: float, high: float) -> Cell
     return ms.adapt(lambda x, h: torch.tanh(h @ W.to(h).T + b.to(h)), state_size=size)
 
 
-def _untrained(generator: torch.Generator, module: type[nn.RNNBase]) -> Cell:
+def _untrained(generator: torch.Generator, module: type[nn.GRU] | type[nn.LSTM] | type[nn.RNN]) -> Cell:
     network = module(2, _size(generator))
     with torch.no_grad():
         for weight in network.parameters():

@@ -120,7 +120,7 @@ def test_shapes_of_clouds(name: str) -> None:
     shape = shape_of(states @ rotation[: states.shape[1]], 2.0)
     assert shape.topology == name
     assert shape.dimension == (1 if name in ("ring", "line") else 2)
-    if name != "torus":  # 56 landmarks barely resolve its hollow, and the agreement says so
+    if name != "torus":  # 56 landmarks barely resolve its hollow
         assert shape.agreement >= 0.6
 
 

@@ -9,7 +9,7 @@ from math import inf
 
 import numpy as np
 import torch
-from scipy.spatial import cKDTree
+from scipy.spatial import KDTree
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
@@ -108,8 +108,8 @@ class SurfaceDrift:
         return (weights[:, :, None] * self.drift[nearest]).sum(1)
 
     @cached_property
-    def _tree(self) -> cKDTree:
-        return cKDTree(self.positions)
+    def _tree(self) -> KDTree:
+        return KDTree(self.positions)
 
     def place(self, states: np.ndarray) -> np.ndarray:
         """Return the states themselves."""

@@ -1,4 +1,4 @@
-"""Gaps between settled states: a continuous memory also holds what lies between two visited values."""
+"""Gaps between settled states: a continuous memory also holds the values between two visited ones."""
 
 from __future__ import annotations
 

@@ -228,7 +228,11 @@ def _drift_sentences(result: SlowManifold) -> Iterator[str]:
         if not float(result.drift.abs().max()) > 1e-11 * result.range:
             yield "It does not drift: a continuous attractor, up to rounding."
         elif count:
-            yield f"The drift rests at {count} place{'s' * (count > 1)} on it, {stable} of them stable."
+            points = 0 if result.fixed_points is None else len(result.fixed_points)
+            yield (
+                f"The estimated drift changes sign at {count} place{'s' * (count > 1)}, {stable} of them stable; "
+                f"{points} fixed point{'s' * (points != 1)} found near it."
+            )
         else:
             yield "The drift has the same direction everywhere, and rests nowhere on it."
     held = "never" if result.lifetime == inf else f"after about {_digits(result.lifetime)} {result.unit}"
