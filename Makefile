@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-quick test-matrix test-all lint pytest bench scoreboard docs clean
+.PHONY: demo test test-quick test-matrix test-all lint pytest bench soak numerics scoreboard docs clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -46,6 +46,12 @@ bench: .venv/installed  ## timings as tables and plots under runs/bench; each be
 	$(BIN)/python benchmarks/relational.py
 	$(BIN)/python benchmarks/relational_runs.py
 	$(BIN)/python benchmarks/trials.py
+
+soak: .venv/installed  ## attacks for about an hour: kills, full disks, threads, fuzzed and hostile input; writes docs/reliability.md
+	$(BIN)/python -m tools.soak --write
+
+numerics: .venv/installed  ## the mathematics against independent references, for some minutes; writes docs/reliability.md
+	$(BIN)/python -m tools.numerics --write
 
 scoreboard: .venv/installed  ## after a result has changed: rewrite results with the current code, SCOREBOARD.md and the summary in README.md
 	$(BIN)/mnemoscope scoreboard --results results --root None --rewrite --markdown SCOREBOARD.md --summary README.md

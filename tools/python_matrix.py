@@ -1,9 +1,9 @@
-"""Run tests with every supported Python that this machine has, each in an environment of its own.
+"""Run tests with every supported Python that this machine has, each in a separate environment.
 
     python tools/python_matrix.py tests/config tests/store      these tests
     python tools/python_matrix.py --python 3.13 tests/config    with one version
 
-The versions are those of the classifiers in pyproject.toml. An interpreter is looked for on the PATH and among the
+The versions are those of the classifiers in pyproject.toml. The search for interpreters covers the PATH and the
 versions of pyenv. The environments are kept in build/matrix; with a wheel of torch for CUDA, each needs some gigabytes.
 """
 
@@ -63,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Test each version and print a table; return 1 if tests failed or no version was there."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tests", nargs="+", help="files and folders for pytest")
-    parser.add_argument("--python", action="append", metavar="VERSION", help="only this version, such as 3.12; repeatable")
+    parser.add_argument("--python", action="append", metavar="VERSION", help="only this version; repeatable")
     given = parser.parse_args(arguments)
     results = {}
     for version in given.python or supported_versions():
