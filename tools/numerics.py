@@ -66,9 +66,9 @@ def _compare_scan(case: Case, options: dict[str, Any]) -> float:
     weight = torch.randn(1, dtype=torch.float64)
     given = [xs, *cell.parameters(), *leaves(start)]
     found, expected = ms.scan(cell, xs, start, mask=mask, **options), loop()
-    # a fused scan passes no gradient to scores, which only choose the states that an attentive cell keeps
+    # a fused scan passes no gradient to what only chooses the states that an attentive cell keeps
     names = [name for name, part in named_leaves(expected[1]) if part.is_floating_point() or part.is_complex()]
-    through = [True, *(name.rpartition(".")[2] != "score" for name in names)]
+    through = [True, *(name.rpartition(".")[2] not in ("score", "filled") for name in names)]
     found, expected = (_with_gradients(*each, given, weight, through) for each in (found, expected))
     return _largest_error(found, expected, f"{name}, {time} steps, batch {batch}, masked {mask is not None}, {options}")
 
