@@ -15,6 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from random import Random
 from tempfile import mkdtemp
@@ -216,7 +217,7 @@ def hostile_pickle(case: Case) -> None:
         Calls(os.system, command), Calls(open, str(victim), "w"), Calls(exec, f"open({str(victim)!r}, 'w')"),
         Calls(eval, f"open({str(victim)!r}, 'w')"), Calls(Path.touch, victim), Calls(os.mkdir, str(victim)),
         Calls(subprocess.check_output, ["touch", str(victim)]), Calls(shutil.copy, __file__, str(victim)),
-        Calls(runpy.run_path, _script(case.folder, victim)), Calls(getattr, os, "system"),
+        Calls(runpy.run_path, _script(case.folder, victim)), Calls(import_module, "this"),
         Calls(torch.save, 1, str(victim)), Calls(torch.hub.load_state_dict_from_url, "file:///x"),
     ]  # fmt: skip
     payload = payloads[case.number % len(payloads)]
