@@ -136,6 +136,7 @@ def test_a_ball_and_an_annulus_stay_undecided() -> None:
     assert annulus.reason == "it is a surface with 1 loop"
 
 
+@SLOW
 def test_a_curve_that_branches_is_no_line() -> None:
     arms = np.array([[1, 0], [-0.5, 0.87], [-0.5, -0.87]])
     states = (np.linspace(0, 1, 60)[:, None, None] * arms).reshape(-1, 2)
@@ -170,6 +171,7 @@ def test_positions_along_a_ring_are_its_angle() -> None:
 # Planted memories
 
 
+@representatives("0.001")
 @pytest.mark.parametrize("anisotropy", [0.0, 1e-4, 1e-3])
 def test_a_planted_ring(anisotropy: float) -> None:
     memory = _found(planted_ring(anisotropy, 3))
@@ -278,6 +280,7 @@ def test_an_untrained_network_contracts_though_its_states_are_slow_and_form_a_lo
     assert "contract to one point" in memory.summary()
 
 
+@SLOW
 def test_two_rings_are_two_groups() -> None:
     ring = ms.Dynamics(planted_ring(2e-4, 2, size=2))
 
@@ -308,6 +311,7 @@ def test_steps_decide_what_counts_as_memory() -> None:
     assert _found(planted_flat(0.99), steps=5).topology == "line"
 
 
+@SLOW
 def test_a_flow_is_integrated_in_steps() -> None:
     relax = ms.adapt(lambda x, h: torch.stack([0 * h[:, 0] - 1e-3 * h[:, 0], -2 * h[:, 1]], 1), state_size=2)
     memory = ms.find_slow_manifold(ms.Dynamics(relax, continuous=True), starts=_normal(100, 2), dt=0.2)
