@@ -313,6 +313,12 @@ def test_flipflop_pulses_at_its_rate_with_both_signs():
     assert inputs.mean().item() == pytest.approx(0, abs=0.005)
 
 
+@pytest.mark.parametrize("options", [{"width": 10**9}, {"bits": 1, "apart": 21}])
+def test_flipflop_pulses_must_fit_into_the_sequence(options):
+    with pytest.raises(ValueError, match="fit into a sequence"):
+        FlipFlop(length=20, **options)
+
+
 def test_flipflop_pulses_have_a_width_and_arrive_singly():
     task = FlipFlop(bits=3, length=200, rate=0.2, width=4, apart=9, settle=6)
     batch = task.batch(50, seed=0, number=0)

@@ -24,7 +24,11 @@ _AT_LEAST_ONE = (
     "patience",
     "threads",
 )
-_AT_LEAST_ZERO = ("weight_decay", "leave_out", "seed", "target_loss", "target_score", "curriculum_score")
+_AT_LEAST_ZERO = ("weight_decay", "leave_out", "seed", "target_loss")
+_FRACTIONS = ("target_score", "curriculum_score")
+"""Accuracies."""
+_LARGEST_SIZE = 2**31 - 1
+"""Largest size, count of steps or count of anything else that a run may have."""
 _BELOW_ONE = ("smoothing", "momentum")
 _ABOVE_ZERO = ("learning_rate", "orthogonal_learning_rate", "clip")
 
@@ -43,13 +47,33 @@ def check_settings(settings: Mapping[str, Any], defaults: Mapping[str, Any]) -> 
         _check_relational(settings, defaults)
     for name in _AT_LEAST_ONE:
         _check_range(name, settings[name], 1)
+        if settings[name] is not None and settings[name] > _LARGEST_SIZE:
+            raise ValueError(f"{name} must be at most {_LARGEST_SIZE:,}, but is {settings[name]:,}.")
     for name in _AT_LEAST_ZERO:
         _check_range(name, settings[name], 0)
     for name in _BELOW_ONE:
         if settings[name] is not None and not 0 <= settings[name] < 1:
             raise ValueError(f"{name} must be at least 0 and below 1, but is {settings[name]}.")
+    for name in _FRACTIONS:
+        if settings[name] is not None and not 0 <= settings[name] <= 1:
+            raise ValueError(f"{name} is an accuracy, at least 0 and at most 1, but is {settings[name]}.")
     for name in _ABOVE_ZERO:
         _check_range(name, settings[name], 0, above=True)
+    _check_weight_decay(settings)
+
+
+def _check_weight_decay(settings: Mapping[str, Any]) -> None:
+    """Raise if weight decay alone would reverse the weights in a step: w - rate decay w with rate decay above 1.
+
+    A decay of up to 1 is accepted at any rate, which is then the cause.
+    """
+    rate = max(settings["learning_rate"], settings["orthogonal_learning_rate"] or 0)
+    most = max(1, 1 / rate)
+    if settings["weight_decay"] > most:
+        raise ValueError(
+            f"weight_decay must be at most {most:.4g}, the larger of 1 and 1 / learning rate, but is "
+            f"{settings['weight_decay']:g}: it would reverse the weights in every step."
+        )
 
 
 def unknown(setting: str, name: str, known: Iterable[str], what: str) -> str:

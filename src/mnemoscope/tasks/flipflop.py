@@ -55,6 +55,11 @@ class FlipFlop(GeneratedTask):
                 f"Pulses that come one at a time begin when the one before has ended and its flip has settled: apart "
                 f"must be at least {max(self.width, self.settle)}, but is {self.apart}."
             )
+        if max(self.width, self.apart) > self.length:
+            raise ValueError(
+                f"Pulses and the steps between them fit into a sequence, but width is {self.width}, apart {self.apart} "
+                f"and length {self.length}."
+            )
         if self._first >= self.length:
             raise ValueError(f"No step would count: the first that may is {self._first}, but length is {self.length}.")
 
