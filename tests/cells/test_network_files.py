@@ -1,7 +1,9 @@
 """Weights from files: every form that torch.nn writes, and nothing that runs code."""
 
 import re
+from contextlib import suppress
 from inspect import unwrap
+from random import Random
 
 import pytest
 import torch
@@ -111,3 +113,51 @@ def test_wrong_choices_are_refused(tmp_path, network, options, message):
     torch.save(torch.nn.GRU(3, 4).state_dict(), path)
     with pytest.raises(ValueError, match=re.escape(message)):
         unwrap(load_network)(path, network, **options)  # unwrapped: in the tests, beartype would see it before we do
+
+
+def gru_weights(**changes):
+    return {**torch.nn.GRU(3, 4).state_dict(), **changes}
+
+
+@pytest.mark.parametrize(
+    ("convert", "message"),
+    [
+        (lambda weight: weight * torch.inf, "NaN or infinite"),
+        (lambda weight: weight * torch.nan, "NaN or infinite"),
+        (lambda weight: weight * 1j, "complex"),
+        (lambda weight: weight.to(torch.float8_e4m3fn), r"float8_e4m3fn; save tensor.float\(\)"),
+        (lambda weight: weight.long(), "int64"),
+        (lambda weight: weight.to_sparse(), r"sparse tensor; save tensor.to_dense\(\)"),
+        (lambda weight: weight.to("meta"), "meta tensor"),
+        (lambda weight: torch.quantize_per_tensor(weight, 0.1, 0, torch.qint8), "quantised"),
+        (lambda weight: weight[0, 0], r"has the shape \(\)"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore")  # torch warns of quantised tensors
+def test_weights_that_are_no_dense_real_numbers_are_refused(tmp_path, convert, message):
+    path = tmp_path / "net.pt"
+    torch.save(gru_weights(weight_hh_l0=convert(torch.ones(12, 4))), path)
+    with pytest.raises(ValueError, match=f"weight_hh_l0 in .*net.pt.* {message}"):
+        load_network(path, "gru")
+
+
+def test_a_layer_number_builds_no_layers(tmp_path):
+    path = tmp_path / "net.pt"
+    for name in ("bias_ih_l3000000", f"bias_ih_l{'9' * 5000}"):
+        torch.save(gru_weights(**{name: torch.zeros(12)}), path)
+        with pytest.raises(ValueError, match="do not fit together"):
+            load_network(path, "gru")
+
+
+@pytest.mark.parametrize("legacy", [True, False])
+def test_a_file_with_flipped_bits_is_read_or_refused(tmp_path, legacy):
+    path, draw = tmp_path / "net.pt", Random(0)
+    torch.save(gru_weights(), path, _use_new_zipfile_serialization=not legacy)
+    content = path.read_bytes()
+    for _ in range(60):
+        bits = draw.randrange(8 * min(len(content), 600))
+        flipped = bytearray(content)
+        flipped[bits // 8] ^= 1 << bits % 8
+        path.write_bytes(flipped)
+        with suppress(ValueError):
+            load_network(path, "gru")

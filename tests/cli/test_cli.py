@@ -196,6 +196,7 @@ def test_inspect_reads_a_file_of_weights(tmp_path, capsys):
         (["sweep", "--over", "seed=1,2", "--name", "../x"], "mnemoscope: name is the name of a folder"),
         (["train", "--task-options", "bitz", "3"], "bits"),
         (["inspect", "nowhere"], "no file or folder nowhere"),
+        (["trian", "--help"], "There is no command 'trian'. Did you mean 'train'?"),
         (["study", "nothing"], "There is no study named 'nothing'"),
     ],
 )

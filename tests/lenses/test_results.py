@@ -233,3 +233,40 @@ def test_a_file_of_something_else_is_refused(tmp_path):
     save_file({"spectrum": torch.zeros(1)}, tmp_path / "plain.safetensors")
     with pytest.raises(ValueError, match="does not hold a toy saved by mnemoscope"):
         Toy.load(tmp_path / "plain.safetensors")
+
+
+def test_errors_of_damaged_results_name_their_file(tmp_path):
+    points = lenses.find_fixed_points(lenses.Dynamics(torch.nn.RNN(1, 2)))
+    path = tmp_path / "points.safetensors"
+    points.save(path)
+    content = path.read_bytes()
+    size = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + size])
+    entry = json.loads(header["__metadata__"]["mnemoscope"])
+    damaged = [
+        {**entry, "flags": []},
+        {**entry, "flags": None},
+        {"kind": entry["kind"]},
+        {**entry, "complex": ["x"]},
+        [],
+    ]
+    for wrong in [json.dumps(each) for each in damaged] + ["{", "[" * 100_000]:
+        text = json.dumps({**header, "__metadata__": {"mnemoscope": wrong}}).encode()
+        path.write_bytes(len(text).to_bytes(8, "little") + text + content[8 + size :])
+        with pytest.raises(ValueError, match=r"points\.safetensors"):
+            lenses.FixedPoints.load(path)
+    for name in ("states", "q"):
+        text = json.dumps({key if key != name else "other": value for key, value in header.items()}).encode()
+        path.write_bytes(len(text).to_bytes(8, "little") + text + content[8 + size :])
+        with pytest.raises(ValueError, match=r"points\.safetensors"):
+            lenses.FixedPoints.load(path)
+    path.write_bytes(content[:100])
+    with pytest.raises(ValueError, match=r"points\.safetensors"):
+        lenses.FixedPoints.load(path)
+
+
+def test_infinite_weights_behind_tanh_are_refused():
+    network = torch.nn.RNN(1, 2)
+    torch.nn.init.constant_(network.weight_hh_l0, torch.inf)
+    with pytest.raises(ValueError, match="NaN or infinite"):
+        lenses.Dynamics(network)

@@ -1,6 +1,7 @@
 """The command `mnemoscope cite`, and the sources of all registered entries."""
 
 import re
+import shutil
 import sys
 
 import pytest
@@ -233,3 +234,25 @@ def test_a_sweep_cites_its_search_method(tmp_path, capsys):
     out = capsys.readouterr().out
     assert re.search("bergstra2012 +search random", out)
     assert "task flipflop" in out
+
+
+def test_cite_reports_a_damaged_run_and_cites_the_rest(root, tmp_path, capsys):
+    source = TINY.folder(root)
+    shutil.copytree(source, tmp_path / "runs" / "tiny" / source.name)
+    assert main(["cite", str(tmp_path / "runs"), "--keys"]) == 0
+    whole = capsys.readouterr().out
+    for name, content in (
+        ("config.toml", "a = " + "[" * 5000),
+        ("config.toml", 'device = "tpu"'),
+        ("trial.json", "[]"),
+    ):
+        folder = tmp_path / "runs" / "studies" / "copy-200" / "cpu" / "0123456789"
+        folder.mkdir(parents=True)
+        (folder / name).write_text(content)
+        (tmp_path / "runs" / "sweep.json").write_text('{"method": 5}')
+        assert main(["cite", str(tmp_path / "runs"), "--keys"]) == 0
+        out, error = capsys.readouterr()
+        assert out == whole
+        assert "sweep.json" in error
+        assert name in error
+        shutil.rmtree(folder)

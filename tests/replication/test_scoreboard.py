@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mnemoscope import registry
-from mnemoscope.base.files import read_json
+from mnemoscope.base.reading import read_json
 from mnemoscope.cli import main
 from mnemoscope.registry import citations
 from mnemoscope.registry.citations import Source
@@ -228,6 +228,20 @@ def test_the_command_reads_results_and_reports_unreadable_files(tmp_path, capsys
     assert main(["scoreboard", "--results", "results", "--markdown", "board.md"]) == 0
     assert "](results/fisher-table.cpu.json)" in (tmp_path / "board.md").read_text()
     assert not (tmp_path / "scoreboard.html").exists()
+
+
+@pytest.mark.parametrize("result", [None, {}, {"J_tot": []}, {"J_tot": "x"}])
+def test_measurements_of_the_wrong_type_are_reported(result, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    content = json.loads((RESULTS / "fisher-table.cpu.json").read_text())
+    (tmp_path / "results").mkdir()
+    content["trials"][0]["result"] = result
+    content["trials"][1]["trial"]["name"] = "renamed"
+    (tmp_path / "results" / "fisher-table.cpu.json").write_text(json.dumps(content))
+    for words in (["scoreboard", "--json"], ["studies", "--json"]):
+        assert main(words) == 0
+        out, error = capsys.readouterr()
+        assert "fisher-table.cpu.json" in (error if words[0] == "scoreboard" else out)
 
 
 def test_rewritten_results_keep_the_measurements(tmp_path):

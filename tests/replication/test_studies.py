@@ -215,7 +215,7 @@ def test_a_trial_file_without_a_result_is_refused(content, tmp_path, monkeypatch
     monkeypatch.setattr(STUDY, "run", lambda trial, folder, progress: WHOLE)
     folder = run_study("flipflop-cube", "smoke", root=tmp_path, progress=False).folder
     next(folder.glob("*/trial.json")).write_text(content)
-    with pytest.raises(ValueError, match=r"trial\.json should hold a trial and its result.*Remove it"):
+    with pytest.raises(ValueError, match=r"trial\.json does not hold what was expected: .*Remove it"):
         run_study("flipflop-cube", "smoke", root=tmp_path, resume=True, progress=False)
 
 

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -272,6 +273,9 @@ def test_the_command_runs_selects_sorts_and_exports(runs, tmp_path, capsys):
     assert "There is no column 'nothing'" in error
 
 
+TRIAL = {"trial": {"name": "gru", "settings": {}, "seed": 0}, "result": {}}
+
+
 def test_the_command_studies_shows_the_state_of_each_study(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["studies"]) == 0
@@ -281,7 +285,7 @@ def test_the_command_studies_shows_the_state_of_each_study(tmp_path, capsys, mon
     assert "not with the package" in error
     (tmp_path / "results").mkdir()
     summary = {"command": "mnemoscope study copy-200", "of the preset": {"finished": 12, "trials": 42}}
-    (tmp_path / "results" / "copy-200.cpu.json").write_text(json.dumps({**summary, "trials": [{}] * 14}))
+    (tmp_path / "results" / "copy-200.cpu.json").write_text(json.dumps({**summary, "trials": [TRIAL] * 14}))
     (tmp_path / "results" / "psmnist.paper.json").write_text('{"trials": [')
     (tmp_path / "results" / "tremolo.cpu.json").write_text('{"trials": []}')
     trial = tmp_path / "runs" / "studies" / "fisher-table" / "smoke"
@@ -308,18 +312,18 @@ def test_the_command_studies_shows_the_state_of_each_study(tmp_path, capsys, mon
 def test_a_trial_newer_than_the_summary_is_counted(tmp_path):
     folder = tmp_path / "studies" / "copy-200" / "cpu"
     (folder / "a").mkdir(parents=True)
-    (folder / "a" / "trial.json").write_text('{"result": {}}')
-    summary = {"trials": [{}], "of the preset": {"finished": 1, "trials": 9}}
+    (folder / "a" / "trial.json").write_text(json.dumps(TRIAL))
+    summary = {"trials": [TRIAL], "of the preset": {"finished": 1, "trials": 9}}
     (folder / "summary.json").write_text(json.dumps(summary))
     assert [(found.trials, found.of_preset) for found in find_study_results(root=tmp_path)] == [(1, (1, 9))]
     (folder / "b").mkdir()
-    (folder / "b" / "trial.json").write_text('{"result": {}}')
+    (folder / "b" / "trial.json").write_text(json.dumps(TRIAL))
     assert [(found.trials, found.of_preset) for found in find_study_results(root=tmp_path)] == [(2, None)]
     assert find_study_results(tmp_path / "nowhere", tmp_path / "nowhere") == []
     (folder / "b" / "trial.json").write_text('{"result"')
     (found,) = find_study_results(root=tmp_path)
     assert found.trials == 1
-    assert "b/trial.json cannot be read" in found.progress
+    assert "b/trial.json is not a JSON file" in found.progress
 
 
 def test_the_commands_runs_and_studies_do_not_import_torch(runs):
@@ -328,3 +332,61 @@ def test_the_commands_runs_and_studies_do_not_import_torch(runs):
     code = f"{run}; [main(each) for each in {words}]; sys.exit('torch' in sys.modules)"
     here = Path(__file__).parents[2]
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL, cwd=here)
+
+
+DAMAGE = {
+    "env.json": ["[" * 100_000, '{"mnemoscope": 5}', "null", "fifo", "/dev/zero"],
+    "result.json": ['{"loss": ' + "1" * 5000 + "}", '{"loss": "low"}', '{"scores": []}', "[]", "fifo"],
+    "config.toml": ["a = " + "[" * 3000 + "]" * 3000, 'name = ["x"]', "seed = 1979-05-27", "/dev/zero", "folder"],
+    "model.safetensors": ["null", "fifo", "folder"],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [(name, each) for name, contents in DAMAGE.items() for each in contents],
+    ids=lambda text: text[:12],
+)
+def test_one_damaged_file_flags_its_row_and_stops_no_listing(runs, name, content, capsys):
+    path = next(path for path in sorted(runs.rglob(name)) if path.parent.name == "b")
+    path.unlink()
+    if content == "fifo":
+        os.mkfifo(path)
+    elif content == "folder":
+        path.mkdir()
+    elif content.startswith("/"):
+        path.symlink_to(content)
+    else:
+        path.write_text(content)
+    rows = {Path(row["folder"]).name: row for row in read_runs(runs)}
+    assert sorted(rows) == ["a", "b", "c", "d"]
+    assert name in rows["b"]["problem"]
+    assert all(rows[other]["problem"] is None for other in "acd")
+    for words in ([], ["--json"], ["--sort", "loss"], ["--csv", str(runs / "table.csv")]):
+        assert main(["runs", "--root", str(runs), *words]) == 0
+    assert name in capsys.readouterr().err
+
+
+def test_an_endless_version_is_shortened(runs):
+    path = next(path for path in sorted(runs.rglob("env.json")) if path.parent.name == "b")
+    path.write_text(json.dumps({"mnemoscope": "9" * 5000}))
+    (problem,) = [row["problem"] for row in read_runs(runs) if row["problem"] is not None]
+    assert "which is newer than this one" in problem
+    assert len(problem) < 200
+
+
+def test_names_from_files_bring_no_escape_sequences_to_the_terminal(runs, capsys):
+    path = next(path for path in sorted(runs.rglob("config.toml")) if path.parent.name == "b")
+    text = path.read_text().replace('cell = "', 'cell = "\\u001b[31m')
+    path.write_text(text)
+    assert main(["runs", "--root", str(runs)]) == 0
+    captured = capsys.readouterr()
+    assert "\x1b" not in captured.out + captured.err
+    assert "elman" in captured.out or "gru" in captured.out
+
+
+def test_a_cell_of_a_csv_file_never_begins_a_formula(tmp_path):
+    rows = [{"=name": "=1+1", "text": "-2+3", "number": -0.5, "as text": "-1e-3"}, {"=name": "@x", "text": "\tx"}]
+    rows[1] |= {"number": None, "as text": "a"}
+    path = write_csv(tmp_path / "a.csv", rows)
+    assert path.read_text() == "'=name,text,number,as text\n'=1+1,'-2+3,-0.5,-1e-3\n'@x,'\tx,,a\n"

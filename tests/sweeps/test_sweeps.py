@@ -377,7 +377,7 @@ def test_truncated_files_are_reported(tmp_path):
     (other / "model.safetensors").write_bytes((other / "model.safetensors").read_bytes()[:50])
     again = run_sweep(asked, tmp_path, resume=True, progress=False)
     assert values(again) == values(result)
-    assert again.problems == [f"{other}: model.safetensors is truncated"]
+    assert again.problems == [f"{other}: model.safetensors is truncated, or not a safetensors file."]
     (one / "trial.json").unlink()
     (one / "config.toml").write_text("name = ")  # now its settings are unknown
     result = run_sweep(asked, tmp_path, resume=True, progress=False)

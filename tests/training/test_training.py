@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import pytest
 import torch
+from safetensors.torch import save
 from torch import nn
 
 from mnemoscope import registry
@@ -35,6 +36,7 @@ from mnemoscope.training import (
 )
 from mnemoscope.training.bptt import backpropagate
 from mnemoscope.training.metrics_file import MetricsFile
+from mnemoscope.training.tensor_files import read_tensors, write_tensors
 from tests.slow import SLOW, representatives, slow
 from tests.tasks import data_sets
 
@@ -612,7 +614,7 @@ def test_truncated_files_are_reported(name, keep, tmp_path):
     path.write_bytes(path.read_bytes()[:keep])
     if name == "checkpoint.safetensors":
         (path.parent / "result.json").unlink()
-    with pytest.raises(ValueError, match=rf"{name} is not a (whole safetensors|JSON) file.*cut short"):
+    with pytest.raises(ValueError, match=rf"{name} is (truncated|not a JSON file.*cut short)"):
         load_model(path.parent) if name == "model.safetensors" else run(CONFIG, tmp_path, resume=True)
 
 
@@ -621,10 +623,80 @@ def test_truncated_metrics_are_reported(tmp_path):
         run(CONFIG, tmp_path, callbacks=[stop_at(27, Crash)])
     path = CONFIG.folder(tmp_path) / "metrics.jsonl"
     path.write_bytes(path.read_bytes()[:50])
-    with pytest.raises(ValueError, match=r"metrics\.jsonl does not hold a JSON object in every line"):
+    with pytest.raises(ValueError, match=r"Line 1 of .*metrics\.jsonl is not a JSON file.*cut short"):
         RunFolder(path.parent).read_metrics()
     with pytest.raises(ValueError, match=r"metrics\.jsonl has 50 bytes, but \d+ when the checkpoint was made"):
         run(CONFIG, tmp_path, resume=True)
+
+
+def damaged_checkpoint(root, damage):
+    """Interrupt a run, and let `damage` change the tensors and the header of its checkpoint; the checksum is right."""
+    with pytest.raises(Crash):
+        run(CONFIG, root, callbacks=[stop_at(27, Crash)])
+    path = CONFIG.folder(root) / "checkpoint.safetensors"
+    tensors, header = read_tensors(path)
+    damage(tensors, header)
+    write_tensors(path, tensors, header)
+    return path
+
+
+DAMAGE = {
+    "step must be 0 or more, but is -1": lambda tensors, header: header["counters"].update(step=-1),
+    "step must be an integer, but is '7'": lambda tensors, header: header["counters"].update(step="7"),
+    "stale must be an integer, but is None": lambda tensors, header: header["counters"].update(stale=None),
+    "loss_sum must be finite": lambda tensors, header: header["counters"].update(loss_sum=float("inf")),
+    "laps is no counter": lambda tensors, header: header["counters"].update(laps=1),
+    "it has 41 steps of 40": lambda tensors, header: header["counters"].update(step=41),
+    "counters must be an object": lambda tensors, header: header.update(counters=[]),
+    "config is missing": lambda tensors, header: header.pop("config"),
+    "the state of the optimiser is missing": lambda tensors, header: [
+        tensors.pop(name) for name in list(tensors) if name.startswith("optimiser.")
+    ],
+    "exp_avg is missing in the state of the optimiser for": lambda tensors, header: tensors.pop(
+        next(name for name in tensors if name.startswith("optimiser.exp_avg."))
+    ),
+    "exp_avg of .* in the optimiser is torch.float64": lambda tensors, header: tensors.update(
+        {name: tensor.double() for name, tensor in tensors.items() if name.startswith("optimiser.exp_avg.")}
+    ),
+    "The weights in .* is torch.float64": lambda tensors, header: tensors.update(
+        {name: tensor.double() for name, tensor in tensors.items() if name.startswith("model.")}
+    ),
+}
+
+
+@pytest.mark.parametrize("message", DAMAGE)
+def test_a_damaged_checkpoint_is_refused(message, tmp_path):
+    path = damaged_checkpoint(tmp_path, DAMAGE[message])
+    with pytest.raises(ValueError, match=message) as error:
+        run(CONFIG, tmp_path, resume=True)
+    assert str(path) in str(error.value)
+
+
+def test_a_flipped_bit_of_a_checkpoint_or_a_model_is_found(tmp_path):
+    run(CONFIG, tmp_path)
+    folder = CONFIG.folder(tmp_path)
+    (folder / "result.json").rename(folder / "kept")
+    for name, read in (("model", load_model), ("checkpoint", lambda _: run(CONFIG, tmp_path, resume=True))):
+        path = folder / f"{name}.safetensors"
+        content = bytearray(path.read_bytes())
+        content[-100] ^= 1
+        path.write_bytes(content)
+        if name == "model":
+            (folder / "kept").rename(folder / "result.json")
+        else:
+            (folder / "result.json").unlink()
+        with pytest.raises(ValueError, match=rf"{name}.safetensors is damaged: its checksum.*--overwrite"):
+            read(folder)
+
+
+def test_a_checkpoint_without_a_checksum_is_still_read(tmp_path):
+    """As earlier versions wrote it; the run ends with the same bytes."""
+    run(CONFIG, tmp_path / "straight")
+    path = damaged_checkpoint(tmp_path / "resumed", lambda tensors, header: None)
+    tensors, header = read_tensors(path)
+    path.write_bytes(save(tensors, {"mnemoscope": json.dumps(header, sort_keys=True)}))
+    run(CONFIG, tmp_path / "resumed", resume=True)
+    assert artefacts(CONFIG, tmp_path / "resumed") == artefacts(CONFIG, tmp_path / "straight")
 
 
 def test_a_checkpoint_of_another_run_is_refused(tmp_path):
@@ -732,7 +804,7 @@ def test_the_stage_advances_right_after_the_batch_that_earned_it(tmp_path, monke
     assert stage == 3
 
 
-@pytest.mark.parametrize(("score", "expected"), [(0.0, [3]), (1.01, [0])])
+@pytest.mark.parametrize(("score", "expected"), [(0.0, [3]), (1.0, [0])])
 def test_the_curriculum_score_sets_the_threshold(score, expected, tmp_path):
     config = replace(STAGES, curriculum_score=score, steps=12, evaluate_every=4)
     run(config, tmp_path)

@@ -1,4 +1,4 @@
-"""Atomic file writes, JSON files and folder locks. Imports no torch.
+"""Atomic file writes and folder locks. Imports no torch.
 
 A file is written under a temporary name, synchronised and renamed: after a crash it is either complete or absent.
 """
@@ -70,17 +70,6 @@ def _indented(content: Any, margin: str = "") -> str:
     if isinstance(content, (list, tuple)) and any(isinstance(value, (Mapping, list, tuple)) for value in content):
         return "[\n" + ",\n".join(inner + _indented(value, inner) for value in content) + f"\n{margin}]"
     return json.dumps(content, allow_nan=False)
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """Return the object in a JSON file."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is not a JSON file: {error}. Was it cut short or edited?") from error
-    if not isinstance(content, dict):
-        raise ValueError(f"{path} should hold a JSON object, but holds a {type(content).__name__}.")
-    return content
 
 
 @contextmanager

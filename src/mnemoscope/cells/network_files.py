@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import re
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -11,6 +10,8 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
+
+from mnemoscope.base.safetensors_header import read_safetensors_header
 
 NetworkClass = Literal["rnn", "gru", "lstm"]
 TorchNonlinearity = Literal["tanh", "relu"]
@@ -43,6 +44,7 @@ def load_network(
     missing = [name for name in ("weight_ih_l0", "weight_hh_l0") if name not in found]
     if missing:
         raise ValueError(f"{where} has no {' and no '.join(missing)} under that prefix, so it is no recurrent network.")
+    _check_tensors(found, where)
     gates, rows = _GATES[network], found["weight_ih_l0"].shape[0]
     hidden, remainder = divmod(rows, gates)
     projection = found["weight_hr_l0"].shape[0] if "weight_hr_l0" in found else 0
@@ -56,7 +58,7 @@ def load_network(
     options: dict[str, Any] = {"nonlinearity": nonlinearity} if network == "rnn" else {}
     if projection:
         options["proj_size"] = projection
-    layers = 1 + max(int(name.rsplit("_l", 1)[1]) for name in found)
+    layers = sum(name.startswith("weight_ih_l") for name in found)  # a gap shows when the weights are loaded
     with torch.device("meta"):
         module = _MODULES[network](
             found["weight_ih_l0"].shape[1], hidden, num_layers=layers, bias="bias_ih_l0" in found, **options
@@ -66,6 +68,33 @@ def load_network(
     except RuntimeError as error:
         raise ValueError(f"The weights in {where} do not fit together: {error}") from error
     return module
+
+
+def _check_tensors(weights: dict[str, Tensor], where: str) -> None:
+    """Raise unless all weights are dense tensors of finite real numbers, matrices or vectors, that hold their data."""
+    for name, tensor in weights.items():
+        reason = _unusable(tensor)
+        if not reason and tensor.dim() != (1 if name.startswith("bias") else 2):
+            reason = f"has the shape {tuple(tensor.shape)}"
+        if reason:
+            raise ValueError(f"{name} in {where} {reason}.")
+
+
+def _unusable(tensor: Tensor) -> str:
+    """Return why a tensor cannot be a weight of a torch.nn network, as the end of a sentence; "" if it can."""
+    if tensor.is_meta:
+        return "is a meta tensor: it has a shape, but no numbers. Save the state dict of the network after it is loaded"
+    if tensor.layout is not torch.strided:
+        return "is a sparse tensor; save tensor.to_dense() instead"
+    if tensor.is_quantized:
+        return "is quantised; save tensor.dequantize() instead"
+    if tensor.is_complex():
+        return "is complex, but the networks of torch.nn compute with real numbers: the imaginary part would be lost"
+    if tensor.dtype not in (torch.float64, torch.float32, torch.float16, torch.bfloat16):
+        return f"has the dtype {str(tensor.dtype).removeprefix('torch.')}; save tensor.float() instead"
+    if not torch.isfinite(tensor).all():
+        return "has entries that are NaN or infinite"
+    return ""
 
 
 def _check_choice(what: str, given: object, choices: tuple[str, ...]) -> None:
@@ -98,13 +127,14 @@ def _read(path: Path) -> dict[str, Tensor]:
     if not path.is_file():
         raise FileNotFoundError(f"There is no file {path}.")
     if path.suffix == ".safetensors":
+        read_safetensors_header(path)
         try:
             return load_file(path)
         except SafetensorError as error:
             raise ValueError(f"{path} is not a safetensors file: {error}.") from error
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, LookupError, ValueError, TypeError) as error:
+    except Exception as error:  # damaged bytes make the parser of pickles raise anything
         raise ValueError(
             f"{path} could not be read as a state dict. A file that holds a whole pickled module runs its author's "
             f"code when it is opened, so it is refused: save module.state_dict() instead. "

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from mnemoscope import registry
 from mnemoscope.base.suggestions import did_you_mean
+from mnemoscope.base.terminal import printable
 from mnemoscope.cli.tyro_types import Positional
 from mnemoscope.config import PRESETS
 from mnemoscope.registry.citations import ALWAYS, Use, cited, commented_bibtex
@@ -55,9 +57,14 @@ class Cite:
             merged,
         )
 
-        return merged(
-            self._cited_by_name(name, uses) if uses else cited_by_path(Path(name)) for name, uses in named.items()
+        problems: list[str] = []
+        found = merged(
+            self._cited_by_name(name, uses) if uses else cited_by_path(Path(name), problems)
+            for name, uses in named.items()
         )
+        for problem in problems:
+            print(printable(f"Not cited, because it cannot be read: {problem}"), file=sys.stderr)
+        return found
 
     def _cited_by_name(self, name: str, uses: list[Use]) -> dict[str, list[str]]:
         """Return the works cited by everything of this name, including the preset of a run."""

@@ -16,6 +16,8 @@ from mnemoscope import registry
 from mnemoscope.base.distributed import OtherRankError, ProcessRank, process_rank
 from mnemoscope.base.lazy_imports import import_extra
 from mnemoscope.base.signals import exit_code
+from mnemoscope.base.suggestions import did_you_mean
+from mnemoscope.base.terminal import printable
 from mnemoscope.base.version import __version__
 from mnemoscope.cli.cite import Cite
 from mnemoscope.cli.commands import Demo, Inspect, List, RunStudy, Train
@@ -39,6 +41,21 @@ DESCRIPTION = """Build recurrent networks, train them on memory tasks, and see w
 `mnemoscope COMMAND --help` explains a command, and `mnemoscope --version` prints the version. To use cells, tasks,
 lenses and studies from a file or module of yours, write `mnemoscope --plugin mine.py COMMAND`."""
 """Help text of the program."""
+
+
+_COMMANDS = {
+    "demo": Demo,
+    "train": Train,
+    "sweep": RunSweep,
+    "inspect": Inspect,
+    "list": List,
+    "study": RunStudy,
+    "studies": Studies,
+    "scoreboard": Scoreboard,
+    "runs": Runs,
+    "cite": Cite,
+}
+"""The commands by name, in the order of the help."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -77,12 +94,12 @@ def _run(words: list[str]) -> int:
         many_runs = isinstance(command, RunStudy | RunSweep)
         print(f"\n{str(stop) or 'Stopped.' + advice * many_runs}", file=sys.stderr)
         return exit_code(stop)
-    except (ValueError, LookupError, OSError, ImportError, ArithmeticError, RuntimeError) as error:
+    except (ValueError, LookupError, OSError, ImportError, ArithmeticError, RuntimeError, MemoryError) as error:
         if os.environ.get("MNEMOSCOPE_TRACEBACK"):
             raise
         message = error.args[0] if isinstance(error, KeyError) and " " in str(error) else error
-        print(f"{program}: {message or type(error).__name__}", file=sys.stderr)
-        return 1 if isinstance(error, ArithmeticError | RuntimeError) else 2
+        print(printable(f"{program}: {message or type(error).__name__}"), file=sys.stderr)
+        return 1 if isinstance(error, ArithmeticError | RuntimeError | MemoryError) else 2
 
 
 @contextmanager
@@ -100,7 +117,7 @@ def _print_once(here: ProcessRank) -> Iterator[None]:
 
 def _check_alone(command: Any, here: ProcessRank) -> None:
     if here.world_size > 1 and not isinstance(command, Train):
-        name = {RunStudy: "study", RunSweep: "sweep"}.get(type(command), type(command).__name__.lower())
+        name = next(name for name, kind in _COMMANDS.items() if isinstance(command, kind))
         raise ValueError(
             f"torchrun is for `mnemoscope train`, where several processes train one model. `mnemoscope {name}` "
             f"would do the same in each of {here.world_size} processes; call it without torchrun. A study and a sweep "
@@ -124,6 +141,10 @@ def _with_plugins(words: list[str]) -> list[str]:
 def _parse(words: list[str]) -> Any:
     tyro = import_extra("tyro", "cli", "The command line needs")
     command_line = shlex.join(["mnemoscope", *words])
+    if words and not words[0].startswith("-") and words[0] not in _COMMANDS:
+        raise ValueError(
+            f"There is no command {words[0]!r}.{did_you_mean(words[0], _COMMANDS)} There are {', '.join(_COMMANDS)}."
+        )
     base, root, words = _base(words)
 
     def command(name: str, kind: type, **more: Any) -> Any:
@@ -133,18 +154,9 @@ def _parse(words: list[str]) -> Any:
 
     # parsed without defaults: the given options of task and cell are merged with those of the base below
     plain = replace(base, task_options={}, cell_options={})
-    train, sweep = Train(plain, root), RunSweep(plain)
+    defaults: dict[str, Any] = {"train": {"default": Train(plain, root)}, "sweep": {"default": RunSweep(plain)}}
     kinds = Union[  # noqa: UP007
-        Annotated[Demo, command("demo", Demo)],
-        Annotated[Train, command("train", Train, default=train)],
-        Annotated[RunSweep, command("sweep", RunSweep, default=sweep)],
-        Annotated[Inspect, command("inspect", Inspect)],
-        Annotated[List, command("list", List)],
-        Annotated[RunStudy, command("study", RunStudy)],
-        Annotated[Studies, command("studies", Studies)],
-        Annotated[Scoreboard, command("scoreboard", Scoreboard)],
-        Annotated[Runs, command("runs", Runs)],
-        Annotated[Cite, command("cite", Cite)],
+        tuple(Annotated[kind, command(name, kind, **defaults.get(name, {}))] for name, kind in _COMMANDS.items())
     ]
     with defer_validation():  # tyro would wrap our errors in its own
         parsed: Any = tyro.cli(

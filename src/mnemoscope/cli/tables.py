@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mnemoscope import registry
+from mnemoscope.base.terminal import printable
 from mnemoscope.store import (
     StoredResults,
     find_study_results,
@@ -70,7 +71,7 @@ class Studies:
         if results is None:
             print(NO_RESULTS, file=sys.stderr)
         for each in unregistered:
-            print(f"{each.path} belongs to {each.study!r}, which is no study of this version.", file=sys.stderr)
+            print_error(f"{each.path} belongs to {each.study!r}, which is no study of this version.")
         return 0
 
 
@@ -132,7 +133,7 @@ class Scoreboard:
         if results is None:
             print(NO_RESULTS, file=sys.stderr)
         for problem in problems:
-            print(problem, file=sys.stderr)
+            print_error(problem)
         return 0
 
 
@@ -185,7 +186,7 @@ class Runs:
         for problem in dict.fromkeys(run["problem"] for run in chosen if run["problem"] is not None):
             folders = [run["folder"] for run in chosen if run["problem"] == problem]
             more = f" and {len(folders) - 1} more" if len(folders) > 1 else ""
-            print(f"{folders[0]}{more}: {problem}", file=sys.stderr)
+            print_error(f"{folders[0]}{more}: {problem}")
         return 0
 
 
@@ -220,8 +221,8 @@ def _counted(stored: StoredResults) -> StoredResults:
     try:
         counts = preset_progress(study, stored.preset, finished_trials(study, stored.preset, stored.path))
         return replace(stored, of_preset=tuple(counts.values()))
-    except ValueError as error:
-        return replace(stored, problem=str(error))
+    except Exception as error:  # a study may fail in any way on measurements of the wrong type
+        return replace(stored, problem=f"cannot be read: {error or type(error).__name__}")
 
 
 def _as_json(stored: StoredResults) -> dict[str, Any]:
@@ -242,7 +243,7 @@ def print_table(rows: Sequence[Mapping[str, Any]]) -> None:
     if not rows:
         return
     columns = list(rows[0])
-    lines = [columns, *([_text(row[column]) for column in columns] for row in rows)]
+    lines = [[_text(column) for column in columns], *([_text(row[column]) for column in columns] for row in rows)]
     widths = [max(len(line[index]) for line in lines) for index in range(len(columns))]
     for line in lines:
         print("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip())
@@ -251,9 +252,14 @@ def print_table(rows: Sequence[Mapping[str, Any]]) -> None:
 def _text(value: Any) -> str:
     if value is None:
         return "-"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return f"{value:.4g}" if isinstance(value, float) else printable(str(value)).replace("\n", " ")
+
+
+def print_error(message: str) -> None:
+    """Print a message on stderr; it may quote names from files."""
+    print(printable(message), file=sys.stderr)
 
 
 def _print_note(message: str, as_json: bool) -> None:
     """Print a message next to the result: on stderr if stdout has to be pure JSON."""
-    print(message, file=sys.stderr if as_json else sys.stdout)
+    print(printable(message), file=sys.stderr if as_json else sys.stdout)

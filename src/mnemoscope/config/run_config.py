@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any, Literal, get_type_hints
 
 from mnemoscope import registry
+from mnemoscope.base.reading import read_toml
 from mnemoscope.base.suggestions import did_you_mean
 from mnemoscope.config.hashing import run_hash
 from mnemoscope.config.options import Option, fit
-from mnemoscope.config.toml_format import format_toml, read_toml, with_tuples
+from mnemoscope.config.toml_format import format_toml, with_tuples
 from mnemoscope.config.validation import CELL_SETTINGS, check_settings
 
 ENDLESS_EVALUATION = 4

@@ -1,21 +1,11 @@
-"""Read and write TOML: the standard library reads it, but does not write it."""
+"""Write TOML, which the standard library only reads."""
 
 from __future__ import annotations
 
 import json
 import re
-import tomllib
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
-
-
-def read_toml(path: str | Path) -> dict[str, Any]:
-    """Return the content of a TOML file; raises ValueError if it is not one."""
-    try:
-        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is not a TOML file: {error}.") from error
 
 
 def format_toml(settings: Mapping[str, Any]) -> str:

@@ -231,6 +231,8 @@ def check_step(dynamics: Dynamics) -> None:
             f"constant, so it has no fixed points. Use a network that keeps a limited past "
             f"(memory.attention.RelevanceScreen)."
         )
+    if not all(torch.isfinite(weight).all() for weight in dynamics.cell.parameters()):  # tanh hides infinite weights
+        raise ValueError(f"{name} has weights that are NaN or infinite.")
     states = _random_states(dynamics, 3)
     given = states.clone()
     new = _step(dynamics, given, name)

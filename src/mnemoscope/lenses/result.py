@@ -10,15 +10,18 @@ from html import escape
 from importlib import import_module
 from io import BytesIO
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar, get_args, get_type_hints
+from typing import Any, ClassVar, TypedDict, TypeVar, get_args, get_type_hints
 
 import numpy as np
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
 from mnemoscope.base.files import write_atomically
+from mnemoscope.base.reading import checked_json
+from mnemoscope.base.safetensors_header import read_safetensors_header
+from mnemoscope.base.schema import checked
 from mnemoscope.drawing.axes import Figure
 
 _HEADER = "mnemoscope"
@@ -27,6 +30,15 @@ _HEADER = "mnemoscope"
 Flags = dict[str, Any]
 """The fields that are not tensors: numbers, truth values, strings, and lists of these."""
 R = TypeVar("R", bound="Result")
+_DAMAGE = (ValueError, TypeError, LookupError, AttributeError, RuntimeError, SafetensorError)
+"""Errors of a file whose fields are missing or of another type; the subclasses of Result unpack them freely."""
+
+
+class _Header(TypedDict):
+    """Our entry in the header of a file."""
+
+    kind: str
+    flags: Flags
 
 
 class Result:
@@ -68,15 +80,21 @@ class Result:
     @classmethod
     def load(cls: type[R], path: str | Path) -> R:
         """Read a file that `save` wrote."""
-        with safe_open(str(path), "pt") as file:
-            header = json.loads((file.metadata() or {}).get(_HEADER, "{}"))
-            if header.get("kind") not in (cls.__name__, *cls.former_kinds):
-                raise ValueError(f"{path} does not hold {cls.noun} saved by mnemoscope.")
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        for name in header.get("complex", ()):
-            # Clone: a pair may start at any multiple of 8 bytes, and torch crashes on complex numbers aligned so.
-            tensors[name] = torch.view_as_complex(tensors[name].clone())
-        return cls.unpack(tensors, header["flags"])
+        text = read_safetensors_header(path)["__metadata__"].get(_HEADER, "{}")
+        header = checked_json(text, f"The header of {path}")
+        if header.get("kind") not in (cls.__name__, *cls.former_kinds):
+            raise ValueError(f"{path} does not hold {cls.noun} saved by mnemoscope.")
+        try:
+            checked(header, _Header)
+            with safe_open(str(path), "pt") as file:
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            for name in header.get("complex", ()):
+                # Clone: a pair may start at any multiple of 8 bytes, and torch crashes on complex numbers aligned so.
+                tensors[name] = torch.view_as_complex(tensors[name].clone())
+            return cls.unpack(tensors, header["flags"])
+        except _DAMAGE as error:
+            reason = f"{error} is missing" if isinstance(error, KeyError) else error
+            raise ValueError(f"{path} does not hold {cls.noun} as this version saves them: {reason}.") from error
 
     def pack(self) -> tuple[dict[str, Tensor], Flags]:
         """Return the tensors and the other fields by name, fields of an inner dataclass as `outer.inner`."""

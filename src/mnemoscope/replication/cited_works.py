@@ -3,33 +3,37 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from mnemoscope import registry
-from mnemoscope.base.files import read_json
+from mnemoscope.base.reading import read_json
 from mnemoscope.config.run_config import RunConfig
 from mnemoscope.inspection.uses import uses_of_config, uses_of_run
 from mnemoscope.registry.citations import Use, cited
 from mnemoscope.replication.study import Study, Trial
 from mnemoscope.replication.trial_files import preset_of, read_trial
 from mnemoscope.store import RUN_FILES
+from mnemoscope.store.schemas import Summary, SweepFile
 
 Cited = dict[str, list[str]]
 """BibTeX keys, each with the names of what it is cited for."""
 
 
-def cited_by_study(study: Study, preset: str | None = None, trials: Iterable[Trial] | None = None) -> Cited:
+def cited_by_study(
+    study: Study, preset: str | None = None, trials: Iterable[Trial] | None = None, seen: set[str] | None = None
+) -> Cited:
     """Return the works that a study cites: those of its sources, its lenses and the parts of its trials.
 
-    The trials are those given, else those of one preset, else those of all presets.
+    The trials are those given, else those of one preset, else those of all presets. Networks in `seen` are not built
+    again.
     """
     if trials is None:
         presets = [preset_of(study, name) for name in ([preset] if preset is not None else study.presets)]
         trials = [trial for chosen in presets for trial in study.trials(chosen.settings, chosen.seeds[:1])]
-    study_use, seen = Use("study", study.name), set[str]()
+    study_use, seen = Use("study", study.name), set() if seen is None else seen
     uses = [study_use, *(Use("lens", name) for name in study.lenses)]
     for trial in trials:
         uses += _uses_of_settings(dict(trial.settings), seen)
@@ -37,10 +41,11 @@ def cited_by_study(study: Study, preset: str | None = None, trials: Iterable[Tri
     return merged([cited(uses), {key: [str(study_use)] for key in works}])
 
 
-def cited_by_path(path: Path) -> Cited:
+def cited_by_path(path: Path, problems: list[str] | None = None) -> Cited:
     """Return the works that a file or a folder cites.
 
-    The path is a `.toml`, the results of a study, a run or a trial, or a folder that holds any number of these.
+    The path is a `.toml`, the results of a study, a run or a trial, or a folder that holds any number of these. In a
+    folder, what cannot be read is added to `problems`, unless nothing can be read.
     """
     if path.suffix == ".toml":
         return cited(uses_of_config(RunConfig.from_toml(path)))
@@ -48,9 +53,12 @@ def cited_by_path(path: Path) -> Cited:
         return _cited_by_results(path)
     if not path.is_dir():
         raise ValueError(f"{path} is neither a folder, nor the .toml of a run, nor the .json of a study's results.")
-    found = list(_cited_below(path))
+    unreadable: list[str] = []
+    found = list(_cited_below(path, unreadable))
     if not found:
-        raise ValueError(f"{path} holds no run, and no trial of a study.")
+        raise ValueError("\n".join(unreadable) or f"{path} holds no run, and no trial of a study.")
+    if problems is not None:
+        problems += unreadable
     return merged(found)
 
 
@@ -67,30 +75,44 @@ def merged(parts: Iterable[Cited]) -> Cited:
     return found
 
 
-def _cited_below(path: Path) -> Iterator[Cited]:
-    """Yield what each study, sweep and run in a folder cites."""
-    trials: dict[str, list[Trial]] = {}
+def _cited_below(path: Path, problems: list[str]) -> Iterator[Cited]:
+    """Yield what each study, sweep and run in a folder cites; what cannot be read is added to `problems`."""
+    networks = dict[str, set[str]]()  # by study: networks that were built
     for folder, below, names in os.walk(path):
-        if "sweep.json" in names:
-            yield cited([Use("search", read_json(Path(folder, "sweep.json"))["method"])])
-        if "trial.json" in names and "config.toml" not in names:  # a run with a trial.json belongs to a sweep
-            below.clear()  # the settings determine the runs
-            trial_folder = Path(folder).resolve()
-            trial = Trial(**read_trial(trial_folder / "trial.json")["trial"])
-            trials.setdefault(trial_folder.parent.parent.name, []).append(trial)
-        elif RUN_FILES & {*names}:
-            below.clear()
-            yield cited(uses_of_run(folder))
-    for name, trials_of_study in trials.items():
-        yield cited_by_study(_study(name, path), trials=trials_of_study)
+        below.sort()
+        here = Path(folder)
+        try:
+            if "sweep.json" in names:
+                yield cited([Use("search", _search_method(here / "sweep.json"))])
+            if "trial.json" in names and "config.toml" not in names:  # a run with a trial.json belongs to a sweep
+                below.clear()  # the settings determine the runs
+                study = here.resolve().parent.parent.name
+                trial = _trial(read_trial(here / "trial.json")["trial"])
+                yield cited_by_study(_study(study, path), trials=[trial], seen=networks.setdefault(study, set()))
+            elif RUN_FILES & {*names}:
+                below.clear()
+                yield cited(uses_of_run(folder))
+        except (ValueError, LookupError, OSError, TypeError, RuntimeError, ArithmeticError) as error:
+            text = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+            problems.append(text if str(here) in text else f"{here}: {text}")
+
+
+def _search_method(path: Path) -> str:
+    method = read_json(path, SweepFile).get("method", "")
+    if method not in registry.REGISTRIES["search"]:
+        raise ValueError(f"{path} names the search method {method!r}, which is none of this version.")
+    return method
 
 
 def _cited_by_results(path: Path) -> Cited:
-    content = read_json(path)
-    if not isinstance(content.get("study"), str) or not isinstance(content.get("trials"), list):
+    if not {"study", "trials"} <= read_json(path).keys():
         raise ValueError(f"{path} holds no results of a study: `study` and `trials` were expected in it.")
-    trials = [Trial(**trial["trial"]) for trial in content["trials"]]
-    return cited_by_study(_study(content["study"], path), trials=trials)
+    content = read_json(path, Summary)
+    return cited_by_study(_study(content["study"], path), trials=[_trial(each["trial"]) for each in content["trials"]])
+
+
+def _trial(content: Mapping[str, Any]) -> Trial:
+    return Trial(content["name"], content["settings"], content["seed"])
 
 
 def _study(name: str, path: Path) -> Study:

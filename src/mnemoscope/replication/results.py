@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from mnemoscope import registry
-from mnemoscope.base.files import read_json, write_json
+from mnemoscope.base.files import write_json
+from mnemoscope.base.reading import read_json
 from mnemoscope.replication.claims import Row, Subject
 from mnemoscope.replication.page import render_study
 from mnemoscope.replication.study import Finished, Study, Trial
@@ -20,6 +21,7 @@ from mnemoscope.replication.trial_files import (
     written_by_newer,
 )
 from mnemoscope.store import StoredResults, find_study_results
+from mnemoscope.store.schemas import Summary
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ def read_results(results: str | Path | None, root: str | Path | None) -> tuple[l
             continue
         try:
             found.append(_read(held))
-        except (ValueError, LookupError, TypeError, OSError) as error:
+        except Exception as error:  # a study may fail in any way on measurements of the wrong type
             problems.append(f"{held.path} cannot be read by this version: {held.problem or _message(error)}")
     return found, problems
 
@@ -57,14 +59,15 @@ def read_results(results: str | Path | None, root: str | Path | None) -> tuple[l
 def rewrite_results(results: str | Path) -> None:
     """Rewrite every file of results with the rows of the current code; the measurements stay."""
     for held in find_study_results(results):
-        content = read_json(held.path)
+        content = read_json(held.path, Summary)
         study: Study = registry.studies.load(held.study)
+        environments = content.get("environments", [])
+        if newer := next(filter(None, map(written_by_newer, environments)), ""):
+            raise ValueError(f"{held.path} was {newer}: nothing was written. Use that version.")
         try:
-            finished, environments = _finished(study, content), content["environments"]
-            if newer := next(filter(None, map(written_by_newer, environments)), ""):
-                raise ValueError(f"{held.path} was {newer}: nothing was written. Use that version.")
+            finished = _finished(study, content)
             summary = summary_of(study, held.preset, finished, study.summarise(finished), environments)
-        except (LookupError, TypeError) as error:
+        except Exception as error:  # a study may fail in any way on measurements of the wrong type
             message = f"{held.path} was written by another version of mnemoscope: {_message(error)}."
             raise ValueError(message) from error
         write_json(held.path, summary)
@@ -85,7 +88,7 @@ def write_pages(results: Sequence[PresetResults], folder: str | Path) -> list[Pa
 def _read(held: StoredResults) -> PresetResults:
     study: Study = registry.studies.load(held.study)
     if held.path.is_file():
-        finished, path = _finished(study, read_json(held.path)), held.path
+        finished, path = _finished(study, read_json(held.path, Summary)), held.path
     else:
         page = held.path / "page.html"
         finished, path = finished_trials(study, held.preset, held.path), page if page.exists() else held.path
@@ -107,4 +110,4 @@ def _finished(study: Study, content: Mapping[str, Any]) -> list[Finished]:
 
 
 def _message(error: Exception) -> str:
-    return f"{error} is missing" if isinstance(error, KeyError) else str(error)
+    return f"{error} is missing" if isinstance(error, KeyError) else str(error) or type(error).__name__

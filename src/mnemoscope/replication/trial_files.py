@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mnemoscope.base.files import read_json
+from mnemoscope.base.reading import read_json
 from mnemoscope.replication.claims import Claim, Row, Subject
 from mnemoscope.replication.study import Finished, Preset, Study, Trial
 from mnemoscope.store import newer_version_note
+from mnemoscope.store.schemas import TrialFile
 
 
 def study_folder(study: Study, preset: str, root: str | Path) -> Path:
@@ -31,19 +32,15 @@ def preset_of(study: Study, name: str) -> Preset:
 
 def read_trial(path: Path) -> dict[str, Any]:
     """Read a `trial.json`."""
-    content = read_json(path)
-    trial, result = content.get("trial"), content.get("result")
-    if not isinstance(result, dict) or not isinstance(trial, dict) or not isinstance(trial.get("seed"), int):
-        raise ValueError(
-            f"{path} should hold a trial and its result, but lacks them: it was edited, or written by another version "
-            f"of mnemoscope. Remove it, and the trial is run again by --resume."
-        )
-    return content
+    try:
+        return read_json(path, TrialFile)
+    except ValueError as error:
+        raise ValueError(f"{error} Remove it, and the trial is run again by --resume.") from error
 
 
 def written_by_newer(environment: Mapping[str, Any]) -> str:
     """Return a remark if a newer version of mnemoscope made a trial, else an empty text."""
-    return newer_version_note(str(environment.get("mnemoscope", "")))
+    return newer_version_note(environment.get("mnemoscope", ""))
 
 
 def finished_trials(study: Study, preset: str, folder: Path) -> list[Finished]:

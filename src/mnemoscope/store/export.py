@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Mapping, Sequence
 from io import BytesIO, StringIO
 from pathlib import Path
@@ -11,17 +12,23 @@ from typing import Any
 from mnemoscope.base.files import write_atomically
 from mnemoscope.base.lazy_imports import import_extra
 
+_FORMULA = {*"=+-@\t\r\n＝＋－＠"}
+"""Characters with which a formula of a spreadsheet begins."""
+_NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?")
+
 
 def write_csv(path: str | Path, rows: Sequence[Mapping[str, Any]], columns: Sequence[str] = ()) -> Path:
     """Write comma-separated values with a header line; an unknown value is an empty cell.
 
-    `columns` names the columns of a table without rows.
+    A text that a spreadsheet would take for a formula gets an apostrophe in front. `columns` names
+    the columns of a table without rows.
     """
     text = StringIO(newline="")
-    writer = csv.DictWriter(text, list(rows[0]) if rows else list(columns), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return _write(path, text.getvalue().encode())
+    columns = list(rows[0]) if rows else list(columns)
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(map(_cell, columns))
+    writer.writerows([_cell(row[column]) for column in columns] for row in rows)
+    return _write(path, text.getvalue().encode(errors="replace"))
 
 
 def write_parquet(path: str | Path, rows: Sequence[Mapping[str, Any]], columns: Sequence[str] = ()) -> Path:
@@ -35,6 +42,16 @@ def write_parquet(path: str | Path, rows: Sequence[Mapping[str, Any]], columns: 
     content = BytesIO()
     parquet.write_table(table, content)
     return _write(path, content.getvalue())
+
+
+def _cell(value: Any) -> Any:
+    """Return the value of a cell, which never begins a formula.
+
+    >>> _cell("=1+1"), _cell("-1.5e-3"), _cell(-1)
+    ("'=1+1", '-1.5e-3', -1)
+    """
+    starts_formula = isinstance(value, str) and value[:1] in _FORMULA and not _NUMBER.fullmatch(value)
+    return f"'{value}" if starts_formula else value
 
 
 def _same_type(values: Sequence[Any]) -> list[Any]:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,10 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from mnemoscope import registry
-from mnemoscope.base.files import read_json
+from mnemoscope.base.reading import checked_json, read_bytes, read_json, read_toml
+from mnemoscope.base.safetensors_header import read_safetensors_header
 from mnemoscope.base.version import __version__
 from mnemoscope.config.run_config import RunConfig
-from mnemoscope.config.toml_format import read_toml, with_tuples
+from mnemoscope.config.toml_format import with_tuples
+from mnemoscope.store.schemas import METRICS_LIMIT, Environment, MetricsLine, RunResult, TrialFile
 from mnemoscope.store.selection import differing_columns
 
 Run = dict[str, Any]
@@ -120,16 +121,14 @@ def _version(folder: Path, names: set[str], problems: list[str]) -> str | None:
     if "env.json" not in names:
         problems.append("env.json is missing")
         return None
-    content = _read_json(folder / "env.json", problems)
-    version = (content or {}).get("mnemoscope")
-    return version if isinstance(version, str) else None
+    return (_read_json(folder / "env.json", Environment, problems) or {}).get("mnemoscope")
 
 
 def newer_version_note(version: str) -> str:
     """Return a note on a file that a newer version of mnemoscope has written; "" for any other version."""
     if _numbers(version) <= _numbers(__version__):
         return ""
-    return f"written by mnemoscope {version}, which is newer than this one, {__version__}"
+    return f"written by mnemoscope {version[:20]}, which is newer than this one, {__version__}"
 
 
 def _numbers(version: str) -> list[int]:
@@ -138,22 +137,22 @@ def _numbers(version: str) -> list[int]:
     >>> _numbers("0.10.1") > _numbers("0.9")
     True
     """
-    return [int(part) for part in re.findall(r"\d+", version)[:3]]
+    return [int(part) for part in re.findall(r"\d{1,9}", version)[:3]]
 
 
 def _settings(folder: Path, names: set[str], is_newer: bool, problems: list[str]) -> Mapping[str, Any] | None:
     """Return the settings of a run; None if they cannot be read."""
     if "config.toml" not in names:  # an agent in a trial of a study has none: its settings are in the trial
         trial = folder.parent / "trial.json"
-        if trial.is_file():
-            content = (_read_json(trial, problems) or {}).get("trial", {})
-            return {"name": content.get("name"), **content.get("settings", {}), "seed": content.get("seed")}
+        if trial.exists():
+            content = (_read_json(trial, TrialFile, problems) or {}).get("trial")
+            return content and {"name": content["name"], **content["settings"], "seed": content["seed"]}
         problems.append("config.toml is missing, so that the settings are unknown")
         return {}
     try:
         content = read_toml(folder / "config.toml")
     except (ValueError, OSError) as error:
-        problems.append(f"config.toml cannot be read: {error.__cause__ or error}")
+        problems.append(f"config.toml cannot be read: {_without_folder(error, folder / 'config.toml')}")
         return None
     if not is_newer:
         try:
@@ -182,12 +181,11 @@ def _columns(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def _result(folder: Path, problems: list[str]) -> tuple[dict[str, Any], dict[str, Any]] | None:
     """Return the outcome of a finished run and its scores; None if they cannot be read."""
-    content = _read_json(folder / "result.json", problems)
+    content = _read_json(folder / "result.json", RunResult, problems)
     if content is None:
         return None
-    scores = content.get("scores")
     outcome = {name: content.get(name) for name in ("steps", "loss", "baseline", "seconds", "stopped")}
-    return outcome, scores if isinstance(scores, dict) else {}
+    return outcome, content.get("scores", {})
 
 
 def _last_evaluation(
@@ -199,15 +197,12 @@ def _last_evaluation(
     """
     if "metrics.jsonl" not in names:
         return {}, {}
+    path = folder / "metrics.jsonl"
     try:
-        lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").split("\n")
-        complete = [line for line in lines[:-1] if line]
-        line = json.loads(complete[-1]) if complete else {}
+        complete = [line for line in read_bytes(path, METRICS_LIMIT).split(b"\n")[:-1] if line]
+        line = checked_json(complete[-1], "The last line", MetricsLine) if complete else {}
     except (ValueError, OSError) as error:
-        problems.append(f"metrics.jsonl cannot be read: {error}")
-        return None
-    if not isinstance(line, dict):
-        problems.append("metrics.jsonl does not hold a JSON object in every line")
+        problems.append(f"metrics.jsonl cannot be read: {_without_folder(error, path)}")
         return None
     scores = {name: value for name, value in line.items() if name not in NOT_SCORES}
     return {"steps": line.get("step"), "loss": line.get("loss")}, scores
@@ -220,24 +215,23 @@ def _scores(scores: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_tensors(folder: Path, names: set[str], problems: list[str]) -> None:
-    """Report safetensors files that are shorter than their headers say."""
+    """Report safetensors files whose headers are damaged, or that are shorter than their headers say."""
     for name in names:
-        path = folder / name
-        with path.open("rb") as file:
-            size = int.from_bytes(file.read(8), "little")
-            try:
-                header = json.loads(file.read(size)) if size < path.stat().st_size else None
-                ends = [tensor["data_offsets"][1] for key, tensor in (header or {}).items() if key != "__metadata__"]
-            except (ValueError, KeyError, TypeError, AttributeError):
-                header, ends = None, []
-        if header is None or path.stat().st_size != 8 + size + max(ends, default=0):
-            problems.append(f"{name} is truncated")
+        try:
+            read_safetensors_header(folder / name)
+        except (ValueError, OSError) as error:
+            problems.append(_without_folder(error, folder / name))
 
 
-def _read_json(path: Path, problems: list[str]) -> dict[str, Any] | None:
-    """Read a JSON file; on failure report the problem and return None."""
+def _read_json(path: Path, schema: Any, problems: list[str]) -> Any:
+    """Read a JSON file that has a schema; on failure report the problem and return None."""
     try:
-        return read_json(path)
+        return read_json(path, schema)
     except (ValueError, OSError) as error:
-        problems.append(str(error).replace(str(path), path.name))
+        problems.append(_without_folder(error, path))
         return None
+
+
+def _without_folder(error: Exception, path: Path) -> str:
+    """Return the message of an error, with only the name of the file: the folder is in the table."""
+    return str(error).replace(str(path), path.name)

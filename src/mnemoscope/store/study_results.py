@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mnemoscope.base.files import read_json
+from mnemoscope.base.reading import read_json
+from mnemoscope.store.schemas import Summary, TrialFile
 
 
 @dataclass(frozen=True)
@@ -57,10 +58,10 @@ def find_study_results(results: str | Path | None = None, root: str | Path | Non
 def _in_file(path: Path) -> StoredResults:
     study, preset = path.stem.rsplit(".", 1)
     try:
-        content = read_json(path)
-        return StoredResults(study, preset, path, len(content["trials"]), _of_preset(content), content.get("command"))
-    except (ValueError, KeyError, TypeError, OSError) as error:
-        return StoredResults(study, preset, path, 0, None, problem=_problem(error))
+        content = read_json(path, Summary)
+    except (ValueError, OSError) as error:
+        return StoredResults(study, preset, path, 0, None, problem=f"cannot be read: {error}")
+    return StoredResults(study, preset, path, len(content["trials"]), _of_preset(content), content.get("command"))
 
 
 def _in_folder(folder: Path) -> StoredResults | None:
@@ -69,31 +70,28 @@ def _in_folder(folder: Path) -> StoredResults | None:
     files = list(folder.glob("*/trial.json"))
     if not files and not any(path.is_dir() for path in folder.iterdir()):
         return None
-    broken = [path for path in files if _broken(path)]
-    trials = len(files) - len(broken)
-    if broken:
-        return StoredResults(
-            study, preset, folder, trials, None, problem=f"{broken[0]} cannot be read: was it truncated?"
-        )
+    reasons = [reason for reason in map(_damage, files) if reason]
+    trials = len(files) - len(reasons)
+    if reasons:
+        return StoredResults(study, preset, folder, trials, None, problem=f"cannot be read: {reasons[0]}")
     try:
-        content = read_json(folder / "summary.json") if (folder / "summary.json").exists() else {}
-        known = _of_preset(content) if len(content.get("trials", [])) == trials else None
-    except (ValueError, KeyError, TypeError, OSError) as error:
-        return StoredResults(study, preset, folder, trials, None, problem=_problem(error))
+        summary = folder / "summary.json"
+        content: dict[str, Any] = read_json(summary, Summary) if summary.exists() else {"trials": []}
+    except (ValueError, OSError) as error:
+        return StoredResults(study, preset, folder, trials, None, problem=f"cannot be read: {error}")
+    known = _of_preset(content) if len(content["trials"]) == trials else None
     return StoredResults(study, preset, folder, trials, known, content.get("command"))
 
 
-def _broken(path: Path) -> bool:
+def _damage(path: Path) -> str:
+    """Return why a trial.json cannot be read; "" if it can."""
     try:
-        return "result" not in read_json(path)
-    except (ValueError, TypeError, OSError):
-        return True
+        read_json(path, TrialFile)
+    except (ValueError, OSError) as error:
+        return str(error)
+    return ""
 
 
 def _of_preset(content: dict[str, Any]) -> tuple[int, int] | None:
     counts = content.get("of the preset")
-    return None if counts is None else (int(counts["finished"]), int(counts["trials"]))
-
-
-def _problem(error: Exception) -> str:
-    return f"cannot be read: {error}" if not isinstance(error, KeyError) else f"cannot be read: {error} is missing"
+    return None if counts is None else (counts["finished"], counts["trials"])

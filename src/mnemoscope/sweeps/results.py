@@ -9,7 +9,8 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from mnemoscope.base.files import read_json
+from mnemoscope.base.reading import read_json
+from mnemoscope.store.schemas import SweepTrialFile
 from mnemoscope.sweeps.sweep import Point, Sweep
 from mnemoscope.training.trial import TRIAL
 
@@ -129,13 +130,10 @@ class SweepResult:
 
 def read_report(path: Path) -> dict[str, Any]:
     """Return what a run reports in its `trial.json`."""
-    content = read_json(path).get("result")
-    if not isinstance(content, dict):
-        raise ValueError(
-            f"{path} should hold the report of a run, but does not: it was edited, or written by another version of "
-            f"mnemoscope. Remove it, and --resume reads the run again."
-        )
-    return content
+    try:
+        return read_json(path, SweepTrialFile)["result"]
+    except ValueError as error:
+        raise ValueError(f"{error} Remove it, and --resume reads the run again.") from error
 
 
 def point_result(sweep: Sweep, point: Point, folder: Path) -> PointResult:

@@ -14,8 +14,8 @@ from pathlib import Path
 from random import Random
 from typing import Any, ClassVar
 
+from mnemoscope.base.reading import read_toml
 from mnemoscope.config.options import Option
-from mnemoscope.config.toml_format import read_toml
 
 Value = Option | None
 FORMS = "values such as 0.001,0.003, or uniform:LOW:HIGH, log:LOW:HIGH, integers:LOW:HIGH, log-integers:LOW:HIGH"

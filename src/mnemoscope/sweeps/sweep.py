@@ -11,7 +11,8 @@ from random import Random
 from typing import Any, Literal
 
 from mnemoscope import registry
-from mnemoscope.base.files import TEMPORARY_PREFIX, read_json, write_json
+from mnemoscope.base.files import TEMPORARY_PREFIX, write_json
+from mnemoscope.base.reading import read_json
 from mnemoscope.base.suggestions import did_you_mean
 from mnemoscope.base.validation import check_whole
 from mnemoscope.base.version import __version__
@@ -19,6 +20,7 @@ from mnemoscope.config.hashing import without_later_defaults
 from mnemoscope.config.options import options_of
 from mnemoscope.config.run_config import RunConfig, changed
 from mnemoscope.store import newer_version_note
+from mnemoscope.store.schemas import SweepFile
 from mnemoscope.sweeps.methods import METHODS
 from mnemoscope.sweeps.search_space import Choices, Distribution, Value, short_text
 from mnemoscope.training.build import build_task, checked_cell_options
@@ -227,8 +229,8 @@ def prepare_folder(sweep: Sweep, folder: Path, resume: bool, storage: str) -> No
     if names and path.name not in names:
         raise FileExistsError(f"{folder} is not the folder of a sweep: it has no sweep.json. Choose another --name.")
     if names:
-        before = read_json(path)
-        newer = newer_version_note(str(before.get("mnemoscope", "")))
+        before = read_json(path, SweepFile)
+        newer = newer_version_note(before.get("mnemoscope", ""))
         if newer:
             raise ValueError(f"{path} was {newer}: nothing was changed. Use that version, or another --name.")
         changes = [name for name in (*sweep.fixed_settings(), "storage") if before.get(name) != content[name]]

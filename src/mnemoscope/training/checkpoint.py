@@ -4,17 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, TypeVar, get_type_hints
 
+import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from mnemoscope.base.schema import checked
 from mnemoscope.cells import Model
 from mnemoscope.cells.state import State, map_state, named_leaves
 from mnemoscope.training.result import StopReason
-from mnemoscope.training.run_folder import load_weights
+from mnemoscope.training.run_folder import check_weights, load_weights
 from mnemoscope.training.tensor_files import read_tensors, with_prefix, write_tensors
+
+C = TypeVar("C")
+
+
+class _Header(TypedDict):
+    config: str
+    counters: dict[str, Any]
 
 
 @dataclass
@@ -90,11 +100,15 @@ def save_checkpoint(
 
 def restore_checkpoint(path: Path, model: Model, optimiser: Optimizer, config_hash: str) -> tuple[Counters, Carried]:
     """Restore model and optimiser in place from `save_checkpoint`, and return counters and carried tensors."""
-    tensors, header = read_tensors(path)
+    tensors, header = read_tensors(path, _Header)
     if header["config"] != config_hash:
         raise ValueError(f"{path} belongs to a run with hash {header['config']}, but this one has {config_hash}.")
-    state = restore_network(model, optimiser, tensors, path)
-    return Counters(**header["counters"]), Carried(state, with_prefix("best.", tensors) or None)
+    counters = checked_counters(header["counters"], Counters, path)
+    best = with_prefix("best.", tensors)
+    if best:
+        check_weights(model, best, path)
+    learned = counters.step > counters.left_out
+    return counters, Carried(restore_network(model, optimiser, tensors, path, learned=learned), best or None)
 
 
 def network_tensors(model: Model, optimiser: Optimizer, state: State | None) -> dict[str, Tensor]:
@@ -108,21 +122,83 @@ def network_tensors(model: Model, optimiser: Optimizer, state: State | None) -> 
     return tensors | {f"state.{name}": tensor for name, tensor in ([] if state is None else named_leaves(state))}
 
 
-def restore_network(model: Model, optimiser: Optimizer, tensors: dict[str, Tensor], path: Path) -> State | None:
-    """Restore weights and optimiser in place from the `network_tensors` in a file, and return the state, if any."""
+def restore_network(
+    model: Model, optimiser: Optimizer, tensors: dict[str, Tensor], path: Path, *, learned: bool
+) -> State | None:
+    """Restore weights and optimiser in place from the `network_tensors` in a file, and return the state, if any.
+
+    `learned` says whether the optimiser had made a step, so that it must have a state.
+    """
     load_weights(model, with_prefix("model.", tensors), path)
-    names = [name for name, _ in _named_parameters(model, optimiser)]
-    kept: dict[int, dict[str, Any]] = {number: {} for number in range(len(names))}
+    parameters = dict(_named_parameters(model, optimiser))
+    kept: dict[str, dict[str, Any]] = {name: {} for name in parameters}
     for full_name, value in with_prefix("optimiser.", tensors).items():
         key, _, name = full_name.partition(".")
-        kept[names.index(name)][key] = value
-    optimiser.load_state_dict({"state": kept, "param_groups": optimiser.state_dict()["param_groups"]})
+        if name not in kept:
+            raise _damaged(path, f"it has a state of the optimiser for {name!r}, which is no parameter of the network")
+        kept[name][key] = value
+    _check_optimiser_state(kept, parameters, path, learned)
+    numbered = dict(enumerate(kept.values()))
+    optimiser.load_state_dict({"state": numbered, "param_groups": optimiser.state_dict()["param_groups"]})
     state = with_prefix("state.", tensors)
     if not state:
         return None
     template, device = model.cell.initial_state(1), next(model.parameters()).device
-    leaves = iter([name for name, _ in named_leaves(template)])
+    expected = dict(named_leaves(template))
+    types, found = ({name: leaf.dtype for name, leaf in each.items()} for each in (expected, state))
+    if found != types:
+        raise _damaged(path, f"the carried state should be {types}, but is {found}")
+    leaves = iter(expected)
     return map_state(lambda _: state[next(leaves)].to(device), template)
+
+
+def _check_optimiser_state(
+    kept: dict[str, dict[str, Any]], parameters: dict[str, Tensor], path: Path, learned: bool
+) -> None:
+    """Raise unless the optimiser keeps the same entries for every parameter that it has changed, of its dtype.
+
+    A parameter without a gradient has no entries, so the entries of one parameter can be absent, but not in part.
+    """
+    keys = {key for entries in kept.values() for key in entries}
+    if learned and not keys:
+        raise _damaged(path, "the state of the optimiser is missing")
+    for name, entries in kept.items():
+        if entries and entries.keys() != keys:
+            missing = ", ".join(sorted(keys - entries.keys()))
+            raise _damaged(path, f"{missing} is missing in the state of the optimiser for {name}")
+        for key, value in entries.items():
+            parameter = parameters[name]
+            is_count = value.dim() == 0 and value.dtype == torch.float32  # the number of steps of this parameter
+            if not is_count and (value.shape != parameter.shape or value.dtype != parameter.dtype):
+                raise _damaged(
+                    path,
+                    f"{key} of {name} in the optimiser is {value.dtype} {tuple(value.shape)}, but the parameter is "
+                    f"{parameter.dtype} {tuple(parameter.shape)}",
+                )
+
+
+def checked_counters(content: dict[str, Any], kind: type[C], path: Path) -> C:
+    """Return the counters of a checkpoint as a dataclass; raise if one is unknown, of another type, or negative."""
+    hints = get_type_hints(kind)
+    for name, value in content.items():
+        try:
+            if name not in hints:
+                raise ValueError(f"{name} is no counter")
+            checked(value, hints[name], name)
+            if isinstance(value, int) and value < 0:
+                raise ValueError(f"{name} must be 0 or more, but is {value}")
+            if isinstance(value, float) and not isfinite(value):
+                raise ValueError(f"{name} must be finite, but is {value}")
+        except ValueError as error:
+            raise _damaged(path, str(error)) from error
+    return kind(**content)
+
+
+def _damaged(path: Path, reason: str) -> ValueError:
+    return ValueError(
+        f"{path} is damaged: {reason}. Restore the file from a copy, or start the run again with overwrite=True "
+        f"(`--overwrite`)."
+    )
 
 
 def _named_parameters(model: Model, optimiser: Optimizer) -> Iterator[tuple[str, Tensor]]:

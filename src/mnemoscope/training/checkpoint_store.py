@@ -50,6 +50,11 @@ class CheckpointStore:
                     if not group.is_main:
                         path.write_bytes(content)
                 counters, carried = restore_checkpoint(path, self._model, self._optimiser, self._config.hash)
+            if counters.step > self._config.steps:
+                raise ValueError(
+                    f"{self._path} is damaged: it has {counters.step} steps of {self._config.steps}. Start the run "
+                    f"again with overwrite=True (`--overwrite`)."
+                )
             if carried.state is not None and group.world_size > 1:
                 shard = group.shard(self._config.batch_size)
                 carried.state = map_state(lambda whole: whole[shard], carried.state)

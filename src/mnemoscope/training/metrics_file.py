@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from mnemoscope.base.files import open_unlinked
+from mnemoscope.base.reading import checked_json, read_text
+from mnemoscope.store.schemas import METRICS_LIMIT, MetricsLine
 
 
 class MetricsFile:
@@ -56,7 +58,5 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     """Return the lines of a metrics.jsonl, in order; none if there is no such file."""
     if not path.exists():
         return []
-    try:
-        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} does not hold a JSON object in every line: {error}. Was it cut short?") from error
+    lines = enumerate(read_text(path, METRICS_LIMIT).splitlines(), start=1)
+    return [checked_json(line, f"Line {number} of {path}", MetricsLine) for number, line in lines]

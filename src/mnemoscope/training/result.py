@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_type_hints
+
+from mnemoscope.base.schema import checked
 
 StopReason = Literal["steps", "target", "patience"]
 
@@ -39,14 +41,24 @@ class TrainResult:
     @classmethod
     def from_json(cls, content: dict[str, Any], folder: Path, cached: bool = True) -> TrainResult:
         """Return the result from the content of result.json in `folder`."""
-        expected = {field.name for field in fields(cls)} - {"folder", "cached"}
-        if {*content} != expected or None in content.values():
+        expected = get_type_hints(cls)
+        del expected["folder"], expected["cached"]
+        if content.keys() != expected.keys() or not _fits(content, expected):
             found = ", ".join(f"{name} = {value!r}" for name, value in content.items()) or "nothing"
             raise ValueError(
                 f"{folder}/result.json should hold {', '.join(sorted(expected))}, but holds {found}. It was edited, or "
                 f"written by another version of mnemoscope; start the run again with overwrite=True (`--overwrite`)."
             )
         return cls(folder=folder, cached=cached, **content)
+
+
+def _fits(content: dict[str, Any], expected: dict[str, Any]) -> bool:
+    try:
+        for name, hint in expected.items():
+            checked(content[name], hint, name)
+    except ValueError:
+        return False
+    return True
 
 
 class NonFiniteLoss(RuntimeError):  # noqa: N818 (like StopIteration, it names an event)

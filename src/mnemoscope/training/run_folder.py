@@ -17,12 +17,14 @@ import numpy as np
 import torch
 
 from mnemoscope import registry
-from mnemoscope.base.files import TEMPORARY_PREFIX, lock_folder, read_json, refuse_link, write_atomically, write_json
+from mnemoscope.base.files import TEMPORARY_PREFIX, lock_folder, refuse_link, write_atomically, write_json
+from mnemoscope.base.reading import read_json
 from mnemoscope.base.torch_state import present_threads
 from mnemoscope.base.version import __version__
 from mnemoscope.cells import Model
 from mnemoscope.config.run_config import Log, RunConfig
 from mnemoscope.store import newer_version_note
+from mnemoscope.store.schemas import Environment
 from mnemoscope.tasks import Task
 from mnemoscope.training.build import build_model, build_task
 from mnemoscope.training.metrics_file import read_metrics
@@ -99,13 +101,13 @@ class RunFolder:
         for name in (*FILES, *get_args(Log)):
             refuse_link(self.path / name)
         environment = self.read_environment() if (self.path / "env.json").exists() else {}
-        if newer := newer_version_note(str(environment.get("mnemoscope", ""))):
+        if newer := newer_version_note(environment.get("mnemoscope", "")):
             raise ValueError(f"The unfinished run in {self.path} was {newer}: continue it by that version.")
         return "resume"
 
     def read_environment(self) -> dict[str, Any]:
         """Return versions and machine at the start of the run."""
-        return read_json(self.path / "env.json")
+        return read_json(self.path / "env.json", Environment)
 
     def start(self, config: RunConfig, processes: int = 1) -> None:
         """Remove the files of an earlier run, and write the configuration and the environment."""
@@ -190,11 +192,25 @@ def load_model(folder: str | Path) -> tuple[Model, Task, RunConfig]:
 
 
 def load_weights(model: Model, weights: dict[str, torch.Tensor], path: Path) -> None:
-    """Load `weights`, which were read from `path`, into the model; raise unless names and shapes agree."""
+    """Load `weights`, which were read from `path`, into the model; raise unless names, shapes and dtypes agree."""
+    check_weights(model, weights, path)
     try:
         model.load_state_dict(weights)
     except RuntimeError as error:
         raise ValueError(f"The weights in {path} do not fit the network that config.toml describes: {error}") from error
+
+
+def check_weights(model: Model, weights: dict[str, torch.Tensor], path: Path) -> None:
+    """Raise unless the weights, which were read from `path`, have the names, shapes and dtypes of the model's."""
+    expected = {name: (tensor.dtype, tuple(tensor.shape)) for name, tensor in model.state_dict().items()}
+    found = {name: (tensor.dtype, tuple(tensor.shape)) for name, tensor in weights.items()}
+    wrong = [name for name in {**expected, **found} if expected.get(name) != found.get(name)]
+    if wrong:
+        here, there = (table.get(wrong[0], ("absent", "")) for table in (expected, found))
+        raise ValueError(
+            f"The weights in {path} do not fit the network that config.toml describes: {wrong[0]} is {there[0]} "
+            f"{there[1]} in the file, but {here[0]} {here[1]} in the network ({len(wrong)} of {len(found)} differ)."
+        )
 
 
 def environment() -> dict[str, Any]:

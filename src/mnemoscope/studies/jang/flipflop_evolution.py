@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
-from mnemoscope.base.files import read_json, write_atomically, write_json
+from mnemoscope.base.files import write_atomically, write_json
+from mnemoscope.base.reading import read_json
 from mnemoscope.cells import run_with_cache
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.palette import PALETTE

@@ -5,16 +5,17 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, TypedDict
 
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from mnemoscope.base.files import read_json, write_json
+from mnemoscope.base.files import write_json
 from mnemoscope.base.progress import Bar
+from mnemoscope.base.reading import read_json
 from mnemoscope.cells.state import State
-from mnemoscope.training.checkpoint import network_tensors, restore_network
+from mnemoscope.training.checkpoint import checked_counters, network_tensors, restore_network
 from mnemoscope.training.interruption import Interruption
 from mnemoscope.training.metrics_file import MetricsFile
 from mnemoscope.training.reinforcement.actor_critic import ActorCritic
@@ -53,6 +54,19 @@ class AgentTrainResult:
             if line["episodes"] and number < episodes:
                 number, total = number + line["episodes"], total + line["episodes"] * line["reward"]
         return total / number if number else float("nan")
+
+
+class _ModelHeader(TypedDict):
+    ppo: dict[str, Any]
+
+
+class _CheckpointHeader(_ModelHeader):
+    counters: dict[str, Any]
+
+
+class _StoredResult(TypedDict):
+    steps: int
+    seconds: float
 
 
 @dataclass
@@ -181,13 +195,15 @@ def _restore_checkpoint(
     path: Path, agent: ActorCritic, optimiser: Optimizer, environments: Environments, ppo: PPO
 ) -> _Progress:
     """Restore agent, optimiser and environments in place from `_save_checkpoint`, and return the rest."""
-    tensors, header = read_tensors(path)
+    tensors, header = read_tensors(path, _CheckpointHeader)
     if header["ppo"] != asdict(ppo):
         changed = ", ".join(name for name, value in asdict(ppo).items() if header["ppo"].get(name) != value)
         raise ValueError(f"{path} belongs to a run with other settings ({changed}); start again with overwrite=True.")
-    state = restore_network(agent, optimiser, tensors, path)
+    done = checked_counters(header["counters"], _Progress, path)
+    done.state = restore_network(agent, optimiser, tensors, path, learned=done.rollouts > 0)
     environments.restore(with_prefix("position.", tensors))
-    return _Progress(state, tensors["running"].to(torch.float32), **header["counters"])
+    done.running = tensors["running"].to(torch.float32)
+    return done
 
 
 def finished_episodes(rollout: Rollout, running: Tensor) -> tuple[Tensor, list[float], list[float]]:
@@ -209,11 +225,11 @@ def finished_episodes(rollout: Rollout, running: Tensor) -> tuple[Tensor, list[f
 
 def _stored(agent: ActorCritic, ppo: PPO, run: RunFolder) -> AgentTrainResult:
     path = run.path / "model.safetensors"
-    weights, header = read_tensors(path)
+    weights, header = read_tensors(path, _ModelHeader)
     if header["ppo"] != asdict(ppo):
         raise ValueError(f"{run.path} holds a finished run with other settings; start again with overwrite=True.")
     load_weights(agent, weights, path)
-    result = read_json(run.path / "result.json")
+    result = read_json(run.path / "result.json", _StoredResult)
     return _result(run, result["steps"], result["seconds"], cached=True)
 
 
