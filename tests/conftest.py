@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+import hypothesis
 import pytest
 import torch
 import tyro  # noqa: F401 (it looks at builtins._ when imported, which a doctest may have filled with anything)
@@ -16,6 +17,9 @@ files = [*package.glob("*"), *(package / "kernels").glob("[!_]*.py")]
 modules = [".".join(file.relative_to(package.parent).with_suffix("").parts) for file in files]
 checked = [name for name in modules if name != "mnemoscope.kernels" and ".triton_" not in name]
 typecheck.install(checked)
+# on a busy machine the garbage collector alone may take longer than hypothesis allows for its examples
+hypothesis.settings.register_profile("busy", suppress_health_check=[hypothesis.HealthCheck.too_slow], deadline=None)
+hypothesis.settings.load_profile("busy")
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")  # read when a kernel is defined
 # torch's own function takes a millisecond where there is no GPU: it keeps the stack for a GPU that may come
