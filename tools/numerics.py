@@ -66,9 +66,12 @@ def _compare_scan(case: Case, options: dict[str, Any]) -> float:
     weight = torch.randn(1, dtype=torch.float64)
     given = [xs, *cell.parameters(), *leaves(start)]
     found, expected = ms.scan(cell, xs, start, mask=mask, **options), loop()
-    # a fused scan passes no gradient to what only chooses the states that an attentive cell keeps
-    names = [name for name, part in named_leaves(expected[1]) if part.is_floating_point() or part.is_complex()]
-    through = [True, *(name.rpartition(".")[2] not in ("score", "filled") for name in names)]
+    # scores and filled slots only choose the states that an attentive cell keeps: a scan returns them without gradient
+    last = [(name, part) for name, part in named_leaves(found[1]) if part.is_floating_point() or part.is_complex()]
+    chooses = [name.rpartition(".")[2] in ("score", "filled") for name, _ in last]
+    through = [True, *(not each for each in chooses)]
+    if any(each and part.requires_grad for each, (_, part) in zip(chooses, last, strict=True)):
+        raise AssertionError(f"{name}: the scan returns scores or filled slots with a part of their gradient.")
     found, expected = (_with_gradients(*each, given, weight, through) for each in (found, expected))
     return _largest_error(found, expected, f"{name}, {time} steps, batch {batch}, masked {mask is not None}, {options}")
 

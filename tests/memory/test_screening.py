@@ -6,7 +6,7 @@ from torch.nn.functional import logsigmoid
 
 import mnemoscope as ms
 from mnemoscope.cells import GRU, LSTM, Elman, FunctionCell
-from mnemoscope.cells.state import leaves
+from mnemoscope.cells.state import leaves, map_state
 from mnemoscope.config.run_config import RunConfig
 from mnemoscope.memory.attention import Attentive, RelevanceScreen
 from mnemoscope.networks.attentive import relgru
@@ -102,6 +102,27 @@ def test_scan_equals_the_loop_of_steps(score, options, masked):
         wanted = [xs, *(p for name, p in cell.named_parameters() if "predict" not in name)]
         found.append([outputs, *leaves(state), *torch.autograd.grad(total, wanted)])
     assert gap(*found) <= ROUNDING
+
+
+@pytest.mark.parametrize("score", ["published", "learned"])
+@pytest.mark.parametrize("batch", [1, 2])
+def test_gradients_of_a_start_are_those_of_the_steps_and_scores_have_none(score, batch):
+    torch.manual_seed(5)
+    cell = made(score)
+    start = ms.scan(cell, torch.randn(5, batch, 5, dtype=torch.float64))[1]
+    start = map_state(lambda part: part.detach().clone().requires_grad_(), start)
+    before = [part.detach().clone() for part in leaves(start)]
+    xs = torch.randn(6, batch, 5, dtype=torch.float64)
+    found = []
+    for backend in ("loop", "fused"):
+        outputs, state = ms.scan(cell, xs, start, backend=backend)
+        total = outputs.square().sum() + state.rows.sum()
+        found.append([outputs, *torch.autograd.grad(total, [start.s, start.rows])])
+        if backend == "fused":
+            assert not state.score.requires_grad
+            assert not state.filled.requires_grad
+    assert gap(*found) <= ROUNDING
+    assert all(map(torch.equal, leaves(start), before))
 
 
 @pytest.mark.parametrize("score", SCORES)

@@ -21,7 +21,8 @@ def forward_on_cpu(us: Tensor, start: Start, weights: Weights, options: Screenin
     made = torch.cat([us, us.new_zeros(time, batch, size)], dim=-1)
     rows = us.new_empty(options.slots + time, batch, 2 * size)
     rows[: options.slots] = start.rows.transpose(0, 1)
-    held, score = rows[: options.slots].clone(), start.score.T.contiguous()
+    # a clone: with one sequence, the transposed scores are contiguous already, and steps would write into the start
+    held, score = rows[: options.slots].clone(), start.score.T.clone(memory_format=torch.contiguous_format)
     place = torch.arange(options.slots).unsqueeze(1).repeat(1, batch)
     values, keys = held[..., :size], held[..., size:]
     all_weights, outputs = us.new_empty(time, options.slots, batch), us.new_empty(time, batch, size)

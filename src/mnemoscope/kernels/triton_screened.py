@@ -31,7 +31,7 @@ def forward(us: Tensor, start: Start, weights: Weights, options: Screening) -> T
     moved, dropped = torch.empty(2, time, batch, dtype=torch.int64, device=us.device).unbind()
     gates = us.new_empty(time, batch, width) if lstm else None
     c = us.new_empty(time, batch, size) if lstm else None
-    last, score = torch.empty_like(rows[:slots]), start.score.T.contiguous()
+    last, score = torch.empty_like(rows[:slots]), start.score.T.clone(memory_format=torch.contiguous_format)
     trace = Trace(outputs, queries, rows, attention, moved, dropped, gates, c, last, score)
     _launch(_forward, (us, start.s, start.c), weights, trace, options)
     return trace

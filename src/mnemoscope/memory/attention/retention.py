@@ -24,7 +24,9 @@ class FullHistory(Past):
     grows = True
 
     def scan_memory(self, alignment: Alignment, state: AttentiveState, length: int, mask: Tensor | None) -> ScanMemory:
-        return ScanMemory(alignment, state, length, mask, AllPositions(Slots(state.score, state.filled), length, mask))
+        return ScanMemory(
+            alignment, state, length, mask, AllPositions(Slots(state.score, state.filled).detached(), length, mask)
+        )
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,7 @@ class RelevanceScreen(Past):
         return Learned(size) if self.score == "learned" else None
 
     def scan_memory(self, alignment: Alignment, state: AttentiveState, length: int, mask: Tensor | None) -> ScanMemory:
-        positions = ScreenedPositions(self, Slots(state.score, state.filled), mask)
+        positions = ScreenedPositions(self, Slots(state.score, state.filled).detached(), mask)
         return ScanMemory(alignment, state, length, mask, positions)
 
     def admit(self, slots: Slots) -> Int[Tensor, "batch slots"]:

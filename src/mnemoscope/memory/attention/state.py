@@ -22,9 +22,10 @@ class AttentiveState(NamedTuple):
     rows: Float[Tensor, "batch slots width"]
     """The past states that are kept, each with its key."""
     score: Float[Tensor, "batch slots"]
-    """Relevance of the kept states."""
+    """Relevance of the kept states. No output depends on it but through comparisons, so a scan returns it without a
+    gradient; `scan(..., backend="loop")` returns it with that of the steps."""
     filled: Float[Tensor, "batch slots"]
-    """1 where a slot holds a state, 0 where it is empty."""
+    """1 where a slot holds a state, 0 where it is empty; a scan returns it without a gradient, as the score."""
 
     @property
     def output(self) -> Float[Tensor, "batch features"]:
@@ -43,6 +44,10 @@ class Slots(NamedTuple):
     @property
     def valid(self) -> Bool[Tensor, "batch slots"]:
         return self.filled > 0
+
+    def detached(self) -> Slots:
+        """Return the slots without gradients, for a scan: they only decide which states are kept."""
+        return Slots(self.score.detach(), self.filled.detach())
 
     def with_newest(self, score: Float[Tensor, " batch"] | None = None) -> Slots:
         """Append a slot for the state of this step; its score is 0 by default."""
