@@ -498,6 +498,44 @@ def test_slow_transients_are_told_from_memory_by_longer_times():
     assert "their number is uncertain" in short.summary()
 
 
+@pytest.mark.parametrize(
+    ("family", "seed", "steps"),
+    [("slow_transients", 2_029_006_099, 128), ("saturating", 2_029_006_166, 32), ("saturating", 2_029_006_142, 32)],
+)
+def test_planted_networks_that_one_look_misjudges_are_explained(family, seed, steps):
+    # slow_transients: a transient of modulus 0.916 is driven so strongly that it lies above a wide gap after 32 steps.
+    # saturating: some bits are held weakly at first, so that early levels resemble a sum of inputs, or are lopsided.
+    planted = getattr(numerics_binding, family)(generator(seed))
+    assert numerics_binding.problem(planted) == ""
+    found = ms.find_variables(planted.model)
+    assert found.modes.steps == steps
+    if steps > 32:
+        short = ms.find_variables(planted.model, lasting=32)
+        assert (short.status, short.modes.clear) == ("refuted", True)
+
+
+def test_a_refuted_network_says_that_longer_times_were_tried():
+    planted = numerics_binding.slow_transients(generator(2_029_006_099))
+    inputs = torch.ones(40, 2, 3, dtype=torch.float64)  # never silent, so that nothing is explained
+    found = ms.find_variables(planted.model, inputs=inputs, variables=inputs.roll(1, 1).cumsum(0))
+    assert found.status != "explained"
+    assert "Modes that last for 128 steps do not explain the network either." in found.reason
+
+
+@pytest.mark.parametrize("family", ["saturating", "short_lags", "rotation"])
+def test_fresh_trials_expose_a_wrong_basis_and_a_wrong_rule(family):
+    planted = getattr(numerics_binding, family)(generator(3))
+    found = ms.find_variables(planted.model)
+    assert numerics_binding.error_on_fresh_trials(planted, found) <= 1e-9
+    basis, F = found.basis, found.F.clone()
+    F[0] *= -1
+    turned_duals = replace(basis, duals=basis.duals.unflatten(0, (found.variables, -1)).roll(1, 0).flatten(0, 1))
+    wrong_rule = {"F": F, "selection": None}
+    for change in ({"basis": turned_duals}, wrong_rule):
+        wrong = replace(found, structure=replace(found.structure, **change))
+        assert numerics_binding.error_on_fresh_trials(planted, wrong) > 0.1
+
+
 def test_weights_in_float32_may_be_a_selection_but_a_disturbed_f_is_none():
     net = planted_network(3, 2, units=12, transients=4, generator=generator())
     assert ms.find_variables(net.model.float()).selection == SignedSelection.repeat_copy(3, 2)

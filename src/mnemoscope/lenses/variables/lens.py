@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any, Literal
 
 import torch
@@ -56,9 +58,10 @@ def find_variables(
         around: "rest": linearise at the fixed point, from the weights alone; "states": fit a linear step to the states
             that `inputs` lead to, which suits networks that saturate.
         rest: fixed point at which to linearise, a flat state; by default the one nearest to the initial state.
-        lasting: steps that a mode must last to hold memory. The default is 32, and 128 or 512 if 32 leave it unclear
-            where memory modes end and slow transients begin. For `around="states"` it is 256: there memory modes do
-            not fade, while products of variables, which a nonlinear network also forms, fade slowly.
+        lasting: steps that a mode must last to hold memory. The default is 32; 128 and 512 are tried if 32 leave it
+            unclear where memory modes end and slow transients begin, or if the variables found do not explain the
+            network. For `around="states"` it is 256: there memory modes do not fade, while products of variables,
+            which a nonlinear network also forms, fade slowly.
         seed: seed of the trials and the tests.
 
     >>> from mnemoscope.lenses.variables.planted import planted_network
@@ -74,21 +77,40 @@ def find_variables(
         inputs = check_inputs(linear, inputs)
         linear = fit_to_states(linear, inputs) if around == "states" else linear
     tried = (lasting,) if lasting else (LASTING_ALONG_STATES,) if around == "states" else LASTING_STEPS
-    modes, structure = _search(linear, tried, number if method == "modes" else None)
-    unclear = _why_unclear(modes, tried) if modes.count and method == "modes" else ""
-
-    def answer(status: Status, reason: str, structure: Structure | None = None, **tested: Any) -> Variables:
-        reason = f"{reason[0].upper()}{reason[1:].rstrip('.')}.{unclear}"
-        name, rest, rest_outputs = linear.name, linear.fixed_point, linear.rest_outputs
-        return Variables(name, method, around, status, reason, rest, rest_outputs, modes, structure, **tested)
-
-    if not modes.count:
-        return answer("none", _why_no_modes(modes, linear, around))
+    candidates = _candidates(linear, tried, number if method == "modes" else None)
     if method == "published":
         assert number is not None
-        structure = structure_by_powers(linear.A, linear.C, number, linear.precision)
+        candidates = [(next(candidates)[0], structure_by_powers(linear.A, linear.C, number, linear.precision))]
+    answers: list[Variables] = []
+    for modes, structure in candidates:
+        unclear = _why_unclear(modes, tried) if modes.count and method == "modes" else ""
+        status, reason, tested = _examine(linear, modes, structure, inputs, variables, around, seed)
+        reason = f"{reason[0].upper()}{reason[1:].rstrip('.')}.{unclear}"
+        name, point, outputs = linear.name, linear.fixed_point, linear.rest_outputs
+        answers.append(Variables(name, method, around, status, reason, point, outputs, modes, **tested))
+        if status == "explained":
+            return answers[-1]
+    if len(answers) > 1:
+        others = _listed(str(answer.modes.steps) for answer in answers[1:])
+        reason = f"{answers[0].reason} Modes that last for {others} steps do not explain the network either."
+        return replace(answers[0], reason=reason)
+    return answers[0]
+
+
+def _examine(
+    linear: Linearisation,
+    modes: Modes,
+    structure: Structure | str,
+    inputs: Tensor | None,
+    variables: Tensor | None,
+    around: str,
+    seed: int,
+) -> tuple[Status, str, dict[str, Any]]:
+    """Test a structure on the network; return the status, its reason, and the structure with its trials and tests."""
+    if not modes.count:
+        return "none", _why_no_modes(modes, linear, around), {}
     if isinstance(structure, str):
-        return answer("none", structure)
+        return "none", structure, {}
     if inputs is None:
         features = linear.B.shape[1]
         if features != structure.basis.size:
@@ -96,11 +118,11 @@ def find_variables(
                 f"Variables have {structure.basis.size} elements, but the network takes {features} inputs: pass inputs "
                 f"and variables for the tests"
             )
-            return answer("untested", reason, structure)
+            return "untested", reason, {"structure": structure}
         inputs = random_inputs(linear, structure, BATCH, torch.Generator().manual_seed(seed))
     tried_out = run_trials(linear, structure, inputs, variables)
     if isinstance(tried_out, str):
-        return answer("untested", tried_out, structure)
+        return "untested", tried_out, {"structure": structure}
     structure, trials = tried_out
     tests = causal_tests(linear, structure, trials, torch.Generator().manual_seed(seed))
     status, reason = _judge(trials, tests)
@@ -109,7 +131,7 @@ def find_variables(
         "states": "A linear step was fitted to the states of the network; the tests use the network itself.",
     }[around]
     method_note = "The network is linear." if linear.linear else method_note
-    return answer(status, f"{method_note} {reason}", structure, trials=trials, tests=tests)
+    return status, f"{method_note} {reason}", {"structure": structure, "trials": trials, "tests": tests}
 
 
 def _check_options(
@@ -149,23 +171,33 @@ def _why_no_modes(modes: Modes, linear: Linearisation, around: str) -> str:
     return reason
 
 
-def _search(linear: Linearisation, tried: tuple[int, ...], number: int | None) -> tuple[Modes, Structure | str]:
-    """Return the first modes with a clear gap that are a succession of variables, and their structure.
+def _candidates(
+    linear: Linearisation, tried: tuple[int, ...], number: int | None
+) -> Iterator[tuple[Modes, Structure | str]]:
+    """Yield the modes that may hold the variables, with their structure, in the order in which to test them.
 
-    If modes that last for the first number of steps are not, slow transients may be among them: then longer times are
-    tried. If none is clear, the succession with the largest gap is returned, or else the first attempt.
+    Modes with a clear gap that are a succession of variables come first, from short times to long ones: a slow
+    transient may be above a wide gap if inputs drive it strongly. Other successions follow, by the width of their gap.
+    Without any succession, the first attempt is the only candidate.
     """
     attempts: list[tuple[Modes, Structure | str]] = []
+    tested: set[int] = set()
     for steps in tried:
         modes = memory_modes(linear.A, linear.B, linear.C, steps)
         if not modes.count:
             attempts.append((modes, ""))
             break
-        attempts.append(_first_succession(modes, linear, number))
-        if attempts[-1][0].clear and isinstance(attempts[-1][1], Structure):
-            return attempts[-1]
-    found = [attempt for attempt in attempts if isinstance(attempt[1], Structure)]
-    return max(found, key=lambda attempt: attempt[0].gap) if found else attempts[0]
+        modes, structure = _first_succession(modes, linear, number)
+        attempts.append((modes, structure))
+        if modes.clear and isinstance(structure, Structure) and modes.count not in tested:
+            tested.add(modes.count)
+            yield modes, structure
+    for modes, structure in sorted(attempts, key=lambda attempt: -attempt[0].gap):
+        if isinstance(structure, Structure) and modes.count not in tested:
+            tested.add(modes.count)
+            yield modes, structure
+    if not tested:
+        yield attempts[0]
 
 
 def _first_succession(modes: Modes, linear: Linearisation, number: int | None) -> tuple[Modes, Structure | str]:
@@ -186,11 +218,17 @@ def _why_unclear(modes: Modes, tried: tuple[int, ...]) -> str:
     """Return a sentence on the gap below the memory modes if it is narrow, else nothing."""
     if modes.clear:
         return ""
-    times = " and ".join(filter(None, (", ".join(map(str, tried[:-1])), str(tried[-1]))))
+    times = _listed(map(str, tried))
     return (
         f" There is no clear gap between modes that last and modes that fade: the next score is only {modes.gap:.3g} "
         f"times lower, so that the number of memory modes is uncertain (tried: lasting={times})."
     )
+
+
+def _listed(words: Iterable[str]) -> str:
+    """Join words by commas and "and"."""
+    *first, last = words
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def _judge(trials: Trials, tests: tuple[CausalTest, ...]) -> tuple[Status, str]:

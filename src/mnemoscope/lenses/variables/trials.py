@@ -179,9 +179,8 @@ def run_trials(
         middle = (low + high) / 2
         x = x - middle
         # The network may hold the two values at any two levels; if variables are given, outputs have their unit.
-        first, clean = slice(end + N - 1, end + 2 * N - 1), slice(faded, faded + N)
-        decoded = decoded - _halfway(decoded.movedim(2, 0)[:, first], _windows(x, N).movedim(2, 0)[:, first])
-        centre = middle if given is not None else _halfway(outputs[None, clean], x[None, clean])
+        decoded = decoded - _halfway(decoded[end + N - 1 :], _windows(x, N)[end + N - 1 :])
+        centre = middle if given is not None else _halfway(outputs[faded:, :, None], x[faded:, :, None])
     else:
         centre = network.rest_outputs[structure.outputs]
         if given is not None:
@@ -237,15 +236,17 @@ def _sum_of_inputs(
 
 
 def _unexplained(structure: Structure, first: Tensor, decoded: Tensor) -> float:
-    """Return the share of the decoded variance, in the first settled period, that does not follow from `first`.
+    """Return the share of the decoded variance at settled times that does not follow from `first`.
 
-    A network may hold each element at its level, so the decoded values are regressed on the predicted ones.
+    A network may hold each element at its level, which may change, so the decoded values are regressed on the predicted
+    ones at each time. All times count: the levels of a network that saturates settle slowly, and until then they
+    resemble a sum of the inputs.
     """
     N = structure.basis.variables
-    z = decoded[2 * N - 1 : 3 * N]
-    x = _windows(evolve_variables(structure, first, 2 * N), N)[2 * N - 1 :][: len(z)]
+    z = decoded[2 * N - 1 :]
+    x = _windows(evolve_variables(structure, first, len(decoded) - N), N)[2 * N - 1 :]
     x, z = (part - part.mean(1, keepdim=True) for part in (x, z))
-    explained = (x * z).sum((0, 1)).square() / x.square().sum((0, 1)).clamp_min(1e-300)
+    explained = (x * z).sum(1).square() / x.square().sum(1).clamp_min(1e-300)
     return float(1 - explained.sum() / z.square().sum().clamp_min(1e-300))
 
 
@@ -256,12 +257,18 @@ def _windows(x: Float[Tensor, "time batch size"], number: int) -> Float[Tensor, 
 
 
 def _halfway(
-    values: Float[Tensor, "variables time batch size"], x: Float[Tensor, "variables time batch size"]
+    values: Float[Tensor, "time batch variables size"], x: Float[Tensor, "time batch variables size"]
 ) -> Float[Tensor, " size"]:
-    """Return, per element, the point halfway between its mean over set bits and its mean over unset bits."""
+    """Return, per element, the point halfway between its mean over set bits and its mean over unset bits.
+
+    Times count by the squared distance of the two means, as a variable has no levels before it has settled on them, nor
+    once it is lost; and by the inverse of its variance, as the error of a mean grows with variables that grow.
+    """
     up = x > 0
-    set_, unset = ((values * where).sum((0, 1, 2)) / where.sum((0, 1, 2)).clamp_min(1) for where in (up, ~up))
-    return (set_ + unset) / 2
+    set_, unset = ((values * where).sum((1, 2)) / where.sum((1, 2)).clamp_min(1) for where in (up, ~up))
+    size = values.square().mean((1, 2)).clamp_min(1e-100)
+    weight = ((set_ - unset) / size).square()
+    return ((set_ + unset) / 2 * weight).sum(0) / weight.sum(0).clamp_min(1e-300)
 
 
 def _check_variables(variables: Tensor, network: Linearisation, structure: Structure, inputs: Tensor) -> Tensor:
