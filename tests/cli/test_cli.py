@@ -255,6 +255,26 @@ def test_inspect_uses_the_given_input_and_shows_it(tmp_path, capsys):
     assert f"--network rnn --input 0.5 0.25 --output {tmp_path / 'p.html'}" in text
 
 
+def test_inspect_certifies_small_networks_and_refuses_larger_ones(tmp_path, capsys):
+    small, large = tmp_path / "small.pt", tmp_path / "large.pt"
+    network = torch.nn.RNN(1, 2, bias=False)
+    network.weight_hh_l0.data = torch.tensor([[6.398, -5.53], [4.828, 5.116]])
+    torch.save(network.state_dict(), small)
+    torch.save(torch.nn.GRU(2, 6).state_dict(), large)
+    assert main(["inspect", str(small), "--network", "rnn", "--certify", "--json"]) == 0
+    inspection = json.loads(capsys.readouterr().out)
+    assert inspection["certified"] is True
+    assert "Certified complete" in inspection["summary"]
+    assert FixedPoints.load(inspection["fixed_points"]).certificate is not None
+    text = small.with_suffix(".html").read_text()
+    assert "--network rnn --certify" in text
+    assert "--certify True" not in text
+    assert "Certified complete" in text
+    assert main(["inspect", str(large), "--network", "gru", "--certify"]) == 2
+    assert "above 3 numbers, but this state has 6. Omit certify" in capsys.readouterr().err
+    assert not large.with_suffix(".html").exists()
+
+
 def test_a_run_resumes_in_its_own_folder(tmp_path, monkeypatch, capsys):
     elsewhere = tmp_path / "elsewhere"
     assert main(["train", "flipflop", *TINY, "--root", str(elsewhere), "--json"]) == 0

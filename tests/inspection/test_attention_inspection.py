@@ -84,6 +84,8 @@ def test_inspect_prints_the_attention(tmp_path, capsys):
     assert set(content) == {"network", "summary", "page"}
     assert main(["inspect", str(folder), "--input", *"0" * 10]) == 2
     assert "A constant input is for fixed points" in capsys.readouterr().err
+    assert main(["inspect", str(folder), "--certify"]) == 2
+    assert "A certificate is for fixed points" in capsys.readouterr().err
 
 
 def test_only_networks_that_attend_have_no_search_for_fixed_points():

@@ -138,6 +138,8 @@ class Inspect:
     """Number of starting points in each round of the search."""
     seed: int = 0
     """Seed of the search."""
+    certify: bool = False
+    """Prove by interval arithmetic that no fixed point in the box is missing, for states of up to three numbers."""
     output: Path | None = None
     """Where to write the page; by default page.html in the folder of a run, or a file next to the weights."""
     json: bool = False
@@ -174,7 +176,9 @@ class Inspect:
     def _options(self) -> InspectionOptions:
         from mnemoscope.inspection import InspectionOptions
 
-        return InspectionOptions(self.input, self.starts, self.seed, self._command(), progress=not self.json)
+        return InspectionOptions(
+            self.input, self.starts, self.seed, self._command(), progress=not self.json, certify=self.certify
+        )
 
     def _command(self) -> str:
         """Return these arguments as a command, which the page shows."""
@@ -183,7 +187,7 @@ class Inspect:
         for argument in fields(self):
             value = getattr(self, argument.name)
             if argument.name not in ("path", "json") and value != argument.default:
-                values = value if isinstance(value, tuple) else (value,)
+                values = value if isinstance(value, tuple) else () if value is True else (value,)
                 words.append(f"--{argument.name}")
                 words += [f"{item:g}" if isinstance(item, float) else str(item) for item in values]
         return shlex.join(words)
@@ -353,6 +357,7 @@ def _findings(inspection: Inspection) -> dict[str, Any]:
         "q": fp.q.tolist(),
         "index_sum": fp.index_sum,
         "may_be_complete": fp.may_be_complete,
+        "certified": None if fp.certificate is None else fp.certificate.complete,
         "slow_points": 0 if fp.slow is None else len(fp.slow),
         "starts": {} if fp.starts is None else {status.name.lower(): n for status, n in fp.starts.counts().items()},
         "fixed_points": str(inspection.saved.resolve()),

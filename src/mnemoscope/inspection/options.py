@@ -26,6 +26,8 @@ class InspectionOptions:
     """The command that the page names as its origin."""
     progress: bool = True
     """Whether to show progress bars."""
+    certify: bool = False
+    """Whether to prove that the set of fixed points is complete within its box, for states of up to three numbers."""
 
     def constant_input(self) -> Float[Tensor, " features"] | None:
         """Return the constant input as a tensor."""
@@ -34,7 +36,7 @@ class InspectionOptions:
     def search(self, dynamics: Dynamics, pool: Float[Tensor, "starts size"] | None = None) -> FixedPoints:
         """Search for fixed points, from the states of `pool` if given."""
         starts = Adaptive(pool, number=self.starts, patience=2)
-        return find_fixed_points(dynamics, starts, seed=self.seed, progress=self.progress)
+        return find_fixed_points(dynamics, starts, seed=self.seed, progress=self.progress, certify=self.certify)
 
 
 DEFAULT_OPTIONS = InspectionOptions()

@@ -71,7 +71,7 @@ def inspect_run(
 
 def _inspect_relational(run: LoadedRun, model: SingleStepModel, task: RelationalSequence) -> Inspection:
     reason = "A relational network answers in one step: it has no state that could rest, and so no fixed points."
-    _refuse_input(run.options, reason)
+    _refuse_fixed_point_options(run.options, reason)
     problems, relations = inspect_problems(model, task, run.config), inspect_relations(model, task, run.config)
     sections = [problems.section(), *relations.sections()]
     content = replace(page_of_run(run), lead=f"{problems.summary()} {reason}", sections=sections)
@@ -81,7 +81,7 @@ def _inspect_relational(run: LoadedRun, model: SingleStepModel, task: Relational
 
 def _inspect_attentive(run: LoadedRun, reason: str) -> Inspection:
     """Inspect a network that attends to its past; `reason` is why its page lists no fixed points."""
-    _refuse_input(run.options, reason)
+    _refuse_fixed_point_options(run.options, reason)
     attention = inspect_attention(run.model, run.task, run.config)
     content = replace(page_of_run(run), lead=reason, sections=[attention.section()])
     _write(run, content, ("attention", "gradients"), attention.results())
@@ -89,6 +89,10 @@ def _inspect_attentive(run: LoadedRun, reason: str) -> Inspection:
 
 
 def _inspect_machine(run: LoadedRun) -> Inspection:
+    if run.options.certify:
+        raise ValueError(
+            "A certificate is for states of up to three numbers, which a tape and its heads exceed; omit certify."
+        )
     tape = inspect_tape(run.model, run.task, run.config)
     return _inspect_large_machine(run, tape) if is_large(run.model.cell) else _inspect_recurrent(run, tape)
 
@@ -145,9 +149,11 @@ def _write(run: LoadedRun, content: NetworkPage, lenses: Sequence[str], results:
     write_with_results(run.page, add_citations(content, lenses, run.config), results)
 
 
-def _refuse_input(options: InspectionOptions, reason: str) -> None:
+def _refuse_fixed_point_options(options: InspectionOptions, reason: str) -> None:
     if options.input is not None:
         raise ValueError(f"A constant input is for fixed points, and none are searched for; omit the input. {reason}")
+    if options.certify:
+        raise ValueError(f"A certificate is for fixed points, and none are searched for; omit certify. {reason}")
 
 
 def _dynamics(run: LoadedRun) -> Dynamics:

@@ -43,18 +43,18 @@ class Prover:
         """Return the prover of a system; raise if no proof is possible, and name the missing part."""
         if dynamics.size > LARGEST:
             raise ValueError(
-                f"certify=True subdivides the box of the states, which takes too long above {LARGEST} numbers, but "
-                f"this state has {dynamics.size}. Search without it: the index sum still reveals many missing points."
+                f"A certificate subdivides the box of the states, which takes too long above {LARGEST} numbers, but "
+                f"this state has {dynamics.size}. Omit certify: the index sum still reveals many missing points."
             )
         if dynamics.bounds is None:
             raise ValueError(
-                "certify=True proves that the set is complete within a box, but no box of this system is known. "
-                "Declare one: Dynamics(network, bounds=(low, high))."
+                "A certificate proves that the set is complete within a box, but no box of this system is known. "
+                "Declare one, Dynamics(network, bounds=(low, high)), or omit certify."
             )
         enclose = residual_enclosure(dynamics)
         if enclose is None:
             raise ValueError(
-                f"certify=True needs the ranges of the step over boxes of states, and {type(dynamics.cell).__name__} "
+                f"A certificate needs the ranges of the step over boxes of states, and {type(dynamics.cell).__name__} "
                 f"does not give them. Elman (with tanh, logistic, relu, linear, or modrelu with biases of at most 0), "
                 f"GRU, LSTM, EchoState, stacks of these and the modules of torch.nn do; another cell can define "
                 f"enclose(x, state) with the operations of mnemoscope.cells.enclosure."
