@@ -191,6 +191,7 @@ def check(number: int = 400, seed: int = 1) -> dict[str, int | float | str]:
             failures.append(
                 json.dumps({"family": family.__name__, "seed": seed, "trial": trial, "problem": wrong}) + "\n"
             )
+    FAILURES.unlink(missing_ok=True)  # those of an earlier run
     if failures:
         FAILURES.parent.mkdir(parents=True, exist_ok=True)
         FAILURES.write_text("".join(failures), encoding="utf-8")

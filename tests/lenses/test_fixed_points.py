@@ -347,6 +347,28 @@ def test_a_line_attractor_is_recognised():
     assert "continuous attractor" in fp.summary()
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("dimensions", [1, 2])
+def test_every_start_on_an_ill_conditioned_line_or_plane_is_fixed(dtype, dimensions):
+    """W = T diag(1, ..., fading) T^-1 with condition 1000: residuals are rounding, but far larger than that of 1."""
+    draw = torch.Generator().manual_seed(1)
+    U, _, V = torch.linalg.svd(torch.randn(40, 40, dtype=torch.float64, generator=draw))
+    T = U * 1000 ** torch.linspace(0.5, -0.5, 40, dtype=torch.float64) @ V
+    moduli = 1.8 * torch.rand(40, dtype=torch.float64, generator=draw) - 0.9
+    moduli[:dimensions] = 1
+    W = (T * moduli @ torch.linalg.inv(T)).to(dtype)
+    dynamics = ms.Dynamics(ms.adapt(lambda x, h: h @ W.mT, state_size=40), dtype=dtype)
+    fp = ms.find_fixed_points(dynamics, torch.randn(60, 40, dtype=dtype, generator=draw))
+    assert fp.starts.counts() == {Status.FIXED: 60}
+    assert set(fp.kind) == {"marginal"}
+
+
+def test_a_ghost_stays_slow_in_float32():
+    dynamics = ms.Dynamics(ms.adapt(lambda x, h: h + h * h + 1e-4, state_size=1), dtype=torch.float32)
+    fp = ms.find_fixed_points(dynamics, torch.linspace(-0.5, 0.5, 9)[:, None])
+    assert fp.starts.counts() == {Status.SLOW: 9}
+
+
 def test_numpy_starts_are_accepted_and_wrong_shapes_refused():
     dynamics = ms.Dynamics(torch.nn.GRU(2, 8))
     assert len(ms.find_fixed_points(dynamics, np.zeros((3, 8))).starts) == 3

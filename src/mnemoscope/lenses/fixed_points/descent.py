@@ -18,6 +18,8 @@ STUCK = (Status.SLOW, Status.STALLED, Status.OUTSIDE)
 """Outcomes after which a minimiser of q takes over."""
 NEARLY_CONVERGED = 1e-10
 """At this q a start is passed to the catalogue, which finishes it with one more factorisation."""
+NEAR_ROUNDING = 1e3
+"""A residual below this many times the effect of rounding the state may be one of a root."""
 FAR = 1e8
 """A state this many times larger than the starts has diverged."""
 
@@ -129,8 +131,8 @@ class Descent:
         for count in range(solver.max_steps + 1):
             status, root = self._assess(x, f, q, limit, cautious)
             if count and count % solver.patience.window == 0:
-                stalled = (status == Status.UNFINISHED) & (q > solver.patience.part * window)
-                status[stalled] = self._stuck_status(x[stalled], f[stalled])
+                stalled = ((status == Status.UNFINISHED) & (q > solver.patience.part * window)).nonzero()[:, 0]
+                status[stalled], root[stalled] = self._stuck_status(x[stalled], f[stalled])
                 window = q.clone()
             done = status != Status.UNFINISHED
             outcome.states[active], outcome.q[active], outcome.steps[active] = x, q, count
@@ -162,10 +164,15 @@ class Descent:
             again = [self._iterate(part, cautious=True) for part in self._chunks(starts[failed])]
             outcome.update(failed, Outcome.concatenate(again))
 
-    def _stuck_status(self, x: Tensor, f: Tensor) -> Int[Tensor, " batch"]:
-        """Return the status of starts that make no more progress: SLOW, OUTSIDE or STALLED."""
+    def _stuck_status(self, x: Tensor, f: Tensor) -> tuple[Int[Tensor, " batch"], Int[Tensor, " batch"]]:
+        """Return status and root of starts that make no more progress: SLOW, OUTSIDE, STALLED or FIXED.
+
+        Where large terms cancel, as on a line of roots of an ill-conditioned network, rounding alone keeps q above the
+        limit of nearly converged starts. The catalogue knows these terms, so it decides whether such a start is a root.
+        """
         dynamics = self.catalogue.dynamics
         status = torch.full((len(x),), int(Status.STALLED), device=x.device)
+        root = torch.full_like(status, -1)
         if dynamics.bounds is not None and len(x):
             low, high = dynamics.bounds
             downhill = -dynamics.residual_products(x)[1](f)
@@ -175,7 +182,17 @@ class Descent:
             status[outwards] = int(Status.OUTSIDE)
         slow = 0.5 * (f / x.abs().clamp_min(1)).square().sum(1) <= self.tolerances.slow
         status[slow] = int(Status.SLOW)
-        return status
+        rounded = self._may_be_rounding(x, f).nonzero()[:, 0]
+        if rounded.numel():
+            root[rounded] = self.catalogue.offer(x[rounded], self.tolerances.fixed)
+            status[root >= 0] = int(Status.FIXED)
+        return status, root
+
+    def _may_be_rounding(self, x: Tensor, f: Tensor) -> Bool[Tensor, " batch"]:
+        """Whether a change of the state by one unit in the last place changes the residual by nearly its size."""
+        signs = 1 - 2 * (torch.arange(x.shape[1], device=x.device) * 0.618034 % 1).round()  # without a pattern
+        change = self.catalogue.dynamics.residual(x + torch.finfo(x.dtype).eps * signs * x) - f
+        return f.norm(dim=1) <= NEAR_ROUNDING * change.norm(dim=1)
 
     def _assess(
         self, x: Tensor, f: Tensor, q: Tensor, limit: float, cautious: bool
