@@ -3,13 +3,15 @@
 The decorator of jaxtyping binds the arguments of every call to a signature and checks them before and after the call.
 This took two fifths of the time of tests that step through a loop. The decorator here remembers accepted calls: if the
 arguments and the result have the same types, and tensors the same shapes and dtypes, as in an earlier call, it does not
-check them again. This is valid for functions whose hints depend on nothing else; for all others beartype checks every
-call.
+check them again. This is valid for functions whose hints depend on nothing else; for all others beartype checks the
+calls. A function that was called 200 times in a process is checked in every 16th call only, which halves what is left
+of the cost; `make test-all` checks every call.
 """
 
 import dataclasses
 import functools
 import inspect
+import os
 from abc import ABCMeta
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
@@ -21,6 +23,7 @@ from jaxtyping import AbstractArray, TypeCheckError, jaxtyped
 from torch import Tensor
 
 VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+FIRST, EVERY = 200, 1 if "MNEMOSCOPE_SLOW" in os.environ else 16
 CONF = BeartypeConf(is_pep484_tower=True, violation_type=TypeCheckError)
 
 
@@ -36,14 +39,36 @@ def checked(target):
         if dataclasses.is_dataclass(target) and "__init__" in vars(target):
             target.__init__ = checked(target.__init__)
         return target
-    hints = {name: _resolved(hint, target.__globals__) for name, hint in target.__annotations__.items()}
-    generating = inspect.isgeneratorfunction(target)  # then the result is a generator, whatever its items are
+    return _check_some_calls(target)
+
+
+def _check_some_calls(function):
+    """Return a function that checks its first calls, and every few calls after them."""
+    calls, typed = 0, None
+
+    @functools.wraps(function)
+    def wrapper(*args, **kwargs):
+        __tracebackhide__ = True
+        nonlocal calls, typed
+        calls += 1
+        if calls > FIRST and calls % EVERY:
+            return function(*args, **kwargs)
+        if typed is None:  # not before the first call: most functions are imported only, and this takes a millisecond
+            typed = _check_all_calls(function)
+        return typed(*args, **kwargs)
+
+    return wrapper
+
+
+def _check_all_calls(function):
+    hints = {name: _resolved(hint, function.__globals__) for name, hint in function.__annotations__.items()}
+    generating = inspect.isgeneratorfunction(function)  # then the result is a generator, whatever its items are
     plain = all(is_plain(hint) for name, hint in hints.items() if not (generating and name == "return"))
-    variadic = any(parameter.kind in VARIADIC for parameter in inspect.signature(target).parameters.values())
+    variadic = any(parameter.kind in VARIADIC for parameter in inspect.signature(function).parameters.values())
     if plain and not variadic:
-        return _check_new_kinds(target, hints, remember=True)
+        return _check_new_kinds(function, hints, remember=True)
     # beartype checks a generator from its first item on, in the scope of the caller that requests it
-    return _check_new_kinds(target, hints, remember=False) if generating else _check_always(target, hints)
+    return _check_new_kinds(function, hints, remember=False) if generating else _check_with_beartype(function, hints)
 
 
 def is_plain(hint):
@@ -116,7 +141,7 @@ def _raise_unless_valid(value, hint, name, function):
         raise TypeCheckError(f"{name!r} of {function.__module__}.{function.__qualname__}: {error}") from None
 
 
-def _check_always(function, hints):
+def _check_with_beartype(function, hints):
     """Return a function that beartype checks in every call."""
     original = function.__annotations__
     function.__annotations__ = hints
@@ -135,7 +160,7 @@ def _check_always(function, hints):
 
 
 def _resolved(hint, names):
-    """Return the type that a hint names, or Any if it is unknown when the function is defined."""
+    """Return the type that a hint names, or Any if it is unknown."""
 
     def holder():
         pass

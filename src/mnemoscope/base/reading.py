@@ -22,6 +22,7 @@ DEEPEST = 50
 """Largest depth of lists and objects inside each other."""
 LARGEST = 10**100
 """Integers of this absolute value and more are refused; every smaller one can be a float."""
+_PLAIN = {dict, list, str, int, float, bool, type(None)}
 _TOO_DEEP = "its lists or objects are too deeply nested"
 
 
@@ -100,21 +101,26 @@ def _parsed(parse: Callable[[str], Any], text: str | bytes, where: str | Path, f
 
 def _not_plain(content: Any) -> str:
     """Return why the content is not plain data that every reader can use; "" if it is."""
-    waiting = [(content, 0)]
-    while waiting:
-        value, depth = waiting.pop()
-        if depth > DEEPEST:
-            return _TOO_DEEP
-        if isinstance(value, dict | list):
-            inner = [*value, *value.values()] if isinstance(value, dict) else value
-            waiting += ((item, depth + 1) for item in inner)
-        elif isinstance(value, int) and abs(value) >= LARGEST:
+    level = [content]
+    for _ in range(DEEPEST + 1):  # one depth after the other, since a step for each value would take seconds
+        kinds = {*map(type, level)}
+        if others := kinds - _PLAIN:
+            return f"it holds a {others.pop().__name__}"
+        if int in kinds and any(type(value) is int and abs(value) >= LARGEST for value in level):
             return "it holds an integer of more than 100 digits"
-        elif isinstance(value, str) and not value.isascii() and not _encodes(value):
+        if str in kinds and not _encodes("".join(value for value in level if type(value) is str)):
             return "it holds text that is not Unicode"
-        elif not isinstance(value, bool | int | float | str | None):
-            return f"it holds a {type(value).__name__}"
-    return ""
+        inner: list[Any] = []
+        for value in level if kinds & {list, dict} else []:
+            if type(value) is list:
+                inner += value
+            elif type(value) is dict:
+                inner += value
+                inner += value.values()
+        if not inner:
+            return ""
+        level = inner
+    return _TOO_DEEP
 
 
 def _encodes(text: str) -> bool:

@@ -7,6 +7,7 @@ are allowed, because a newer version may write more of them.
 
 from __future__ import annotations
 
+from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
 
@@ -48,7 +49,7 @@ def _check(value: Any, schema: Any, name: str) -> None:
         for key in sorted(schema.__required_keys__):
             if key not in value:
                 raise ValueError(f"{_join(name, key)} is missing")
-        hints = get_type_hints(schema)
+        hints = _hints(schema)
         for key in hints.keys() & value.keys():
             _check(value[key], hints[key], _join(name, key))
         return
@@ -68,6 +69,11 @@ def _check(value: Any, schema: Any, name: str) -> None:
             _check(item, arguments[1], _join(name, key))
     else:
         _check_plain(value, schema, name)
+
+
+@cache
+def _hints(schema: Any) -> dict[str, Any]:
+    return get_type_hints(schema)
 
 
 def _check_union(value: Any, choices: tuple[Any, ...], name: str) -> None:
