@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,7 @@ class PresetResults:
 def read_results(results: str | Path | None, root: str | Path | None) -> tuple[list[PresetResults], list[str]]:
     """Read `<root>/studies` and the files `<results>/<study>.<preset>.json`; return the results and the problems."""
     found, problems = [], []
+    subjects_of = cache(Study.subjects)  # a study has several presets
     for held in [*find_study_results(None, root), *find_study_results(results, None)]:
         if held.study not in registry.studies:
             problems.append(f"{held.path} belongs to {held.study!r}, which is no study of this version.")
@@ -50,7 +52,7 @@ def read_results(results: str | Path | None, root: str | Path | None) -> tuple[l
         if held.trials == 0 and held.problem is None:
             continue
         try:
-            found.append(_read(held))
+            found.append(_read(held, subjects_of))
         except Exception as error:  # a study may fail in any way on measurements of the wrong type
             problems.append(f"{held.path} cannot be read by this version: {held.problem or _message(error)}")
     return found, problems
@@ -65,7 +67,7 @@ def rewrite_results(results: str | Path) -> None:
         if newer := next(filter(None, map(written_by_newer, environments)), ""):
             raise ValueError(f"{held.path} was {newer}: nothing was written. Use that version.")
         try:
-            finished = _finished(study, content)
+            finished = _finished(content, study.subjects())
             summary = summary_of(study, held.preset, finished, study.summarise(finished), environments)
         except Exception as error:  # a study may fail in any way on measurements of the wrong type
             message = f"{held.path} was written by another version of mnemoscope: {_message(error)}."
@@ -85,10 +87,10 @@ def write_pages(results: Sequence[PresetResults], folder: str | Path) -> list[Pa
     return pages
 
 
-def _read(held: StoredResults) -> PresetResults:
+def _read(held: StoredResults, subjects_of: Callable[[Study], dict[str, Subject]]) -> PresetResults:
     study: Study = registry.studies.load(held.study)
     if held.path.is_file():
-        finished, path = _finished(study, read_json(held.path, Summary)), held.path
+        finished, path = _finished(read_json(held.path, Summary), subjects_of(study)), held.path
     else:
         page = held.path / "page.html"
         finished, path = finished_trials(study, held.preset, held.path), page if page.exists() else held.path
@@ -99,9 +101,9 @@ def _read(held: StoredResults) -> PresetResults:
     return PresetResults(study, held.preset, rows, command, (counts["finished"], counts["trials"]), finished, path)
 
 
-def _finished(study: Study, content: Mapping[str, Any]) -> list[Finished]:
+def _finished(content: Mapping[str, Any], subjects: Mapping[str, Subject]) -> list[Finished]:
     """Read the trials of a file; their subjects come from the study's grid, since a file may lack them."""
-    subjects, finished = study.subjects(), []
+    finished = []
     for each in content["trials"]:
         name, settings, seed = (each["trial"][key] for key in ("name", "settings", "seed"))
         trial = Trial(name, settings, seed, subjects.get(name, Subject(network=name)))
