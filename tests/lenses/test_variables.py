@@ -2,9 +2,11 @@
 
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from tools import numerics_binding
 from torch import nn
 
@@ -20,9 +22,8 @@ from mnemoscope.lenses.variables.structure import find_structure, structure_by_p
 from mnemoscope.lenses.variables.theory import BindingNetwork, elman_model
 from mnemoscope.lenses.variables.trials import random_inputs, run_trials
 from mnemoscope.training import load_model, train
-from tests.slow import representatives
-
-pytestmark = pytest.mark.xdist_group("variables")  # the slow fixture runs once, not in each process
+from mnemoscope.training.build import build_model, build_task
+from tests.slow import SLOW, representatives
 
 
 def generator(seed=0):
@@ -162,36 +163,48 @@ def test_the_expected_content_of_each_subspace_is_the_universal_law():
                 assert torch.equal(trials.expected[time, :, j - 1], x[source])
 
 
+SMALL = RunConfig(
+    "small",
+    task="binding",
+    cell="elman",
+    cell_options={"bias": False},
+    readout_bias=False,
+    task_options={
+        "variables": 3,
+        "size": 2,
+        "rule": "repeat",
+        "horizon": 40,
+        "test_horizon": 100,
+        "curriculum": "10 20",
+    },
+    hidden_size=24,
+    learning_rate=5e-3,
+    schedule="cosine",
+    steps=800,
+    clip=1.0,
+    batch_size=32,
+    curriculum_score=0.99,
+    evaluate_every=400,
+    threads=1,
+)
+"""A small network that repeats three vectors of two bits."""
+WEIGHTS = Path(__file__).parent / "networks" / "small_binding.safetensors"
+
+
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory):
-    """A small network trained to repeat three vectors of two bits."""
-    config = RunConfig(
-        "small",
-        task="binding",
-        cell="elman",
-        cell_options={"bias": False},
-        readout_bias=False,
-        task_options={
-            "variables": 3,
-            "size": 2,
-            "rule": "repeat",
-            "horizon": 40,
-            "test_horizon": 100,
-            "curriculum": "10 20",
-        },
-        hidden_size=24,
-        learning_rate=5e-3,
-        schedule="cosine",
-        steps=800,
-        clip=1.0,
-        batch_size=32,
-        curriculum_score=0.99,
-        evaluate_every=400,
-        threads=1,
-    )
-    result = train(config, tmp_path_factory.mktemp("runs"), progress=False)
+def trained():
+    """The small network with kept weights, trained as in `test_a_network_trained_anew_is_explained`."""
+    task = build_task(SMALL)
+    model = build_model(SMALL, task)
+    model.load_state_dict(load_file(WEIGHTS))
+    return model.eval(), task, SMALL
+
+
+@SLOW
+def test_a_network_trained_anew_is_explained(tmp_path):
+    result = train(SMALL, tmp_path, progress=False)  # its model.safetensors may replace the kept weights
     assert result.scores["accuracy"] >= 0.999
-    return load_model(result.folder)
+    test_a_trained_network_is_explained(load_model(result.folder))
 
 
 def test_a_trained_network_is_explained(trained):
