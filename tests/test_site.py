@@ -48,9 +48,10 @@ def site(tmp_path_factory):
     """The folder of the site, built in strict mode: a warning of mkdocs, such as an unknown reference, is an error."""
     folder = tmp_path_factory.mktemp("site")
     paths = os.pathsep.join([str(ROOT / "src"), *(path for path in sys.path if path)])
-    quick = {"PYTHONPATH": paths, "NO_MKDOCS_2_WARNING": "1", "MNEMOSCOPE_SITE_SEARCH": "false", "MNEMOSCOPE_SITE_SIGNATURES": "false"}
+    quick = {"MNEMOSCOPE_SITE_SEARCH": "false", "MNEMOSCOPE_SITE_SIGNATURES": "false"}
+    environment = {**os.environ, **quick, "PYTHONPATH": paths, "NO_MKDOCS_2_WARNING": "1"}
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
-    done = subprocess.run(command, cwd=ROOT, env={**os.environ, **quick}, capture_output=True, text=True)
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return folder
 
