@@ -14,7 +14,7 @@ from torch import Tensor
 from mnemoscope.base.array_types import Float, Int
 from mnemoscope.cells import Elman
 from mnemoscope.studies.jang.reservoirs import Memories
-from tests.typecheck import checked, is_plain
+from tests.typecheck import EVERY, FIRST, checked, is_plain
 
 if TYPE_CHECKING:
     from somewhere import Unknown
@@ -157,7 +157,23 @@ def test_an_accepted_call_does_not_cover_a_different_one():
 
 
 def test_the_package_is_checked():
+    cell = Elman(2, 3)
     with pytest.raises(TypeCheckError):
-        Elman(2, 3).output(torch.ones(4, 3, dtype=torch.long))
+        for _ in range(EVERY):  # other tests have called it often, and then not every call is checked
+            cell.output(torch.ones(4, 3, dtype=torch.long))
     with pytest.raises(TypeCheckError):
-        Memories(torch.ones(4, 2), torch.ones(3, 2), torch.ones(3, dtype=torch.bool))
+        for _ in range(EVERY):
+            Memories(torch.ones(4, 2), torch.ones(3, 2), torch.ones(3, dtype=torch.bool))
+
+
+def test_a_function_that_is_called_often_is_checked_now_and_then():
+    @checked
+    def double(a: Float[Tensor, " size"]) -> Float[Tensor, " size"]:
+        return 2 * a
+
+    for _ in range(FIRST):
+        double(torch.ones(3))
+    wrong = torch.ones(2, 2)  # of a kind that was not accepted before
+    with pytest.raises(TypeCheckError):
+        for _ in range(EVERY):
+            double(wrong)
