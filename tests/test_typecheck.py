@@ -156,14 +156,17 @@ def test_an_accepted_call_does_not_cover_a_different_one():
             turned((long, short), 0, 0)
 
 
+def call_often(function, *args):
+    """Call a function until a check must have happened, however often it was called before."""
+    for _ in range(EVERY):
+        function(*args)
+
+
 def test_the_package_is_checked():
-    cell = Elman(2, 3)
     with pytest.raises(TypeCheckError):
-        for _ in range(EVERY):  # other tests have called it often, and then not every call is checked
-            cell.output(torch.ones(4, 3, dtype=torch.long))
+        call_often(Elman(2, 3).output, torch.ones(4, 3, dtype=torch.long))
     with pytest.raises(TypeCheckError):
-        for _ in range(EVERY):
-            Memories(torch.ones(4, 2), torch.ones(3, 2), torch.ones(3, dtype=torch.bool))
+        call_often(Memories, torch.ones(4, 2), torch.ones(3, 2), torch.ones(3, dtype=torch.bool))
 
 
 def test_a_function_that_is_called_often_is_checked_now_and_then():
@@ -173,7 +176,5 @@ def test_a_function_that_is_called_often_is_checked_now_and_then():
 
     for _ in range(FIRST):
         double(torch.ones(3))
-    wrong = torch.ones(2, 2)  # of a kind that was not accepted before
     with pytest.raises(TypeCheckError):
-        for _ in range(EVERY):
-            double(wrong)
+        call_often(double, torch.ones(2, 2))  # of a kind that was not accepted before
