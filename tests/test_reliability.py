@@ -61,6 +61,15 @@ def test_rows_are_written_and_replaced_alone(page, capsys):
     assert page.read_text() == before.replace("no browser | 7", "no browser | 8")
 
 
+def test_several_processes_give_the_same_counts(page, tmp_path, capsys):
+    rows = []
+    for jobs in ("1", "2"):
+        assert run("--seed", "7", "--only", "numbers", "--only", "browser", "--jobs", jobs, "--write") == 1
+        rows.append(page.read_text())
+    assert rows[0] == rows[1]
+    assert sorted(path.name for path in (tmp_path / "failures" / "numbers").iterdir()) == ["7-1", "7-3"]
+
+
 def test_a_failed_case_keeps_its_folder_and_is_repeated_alone(page, tmp_path, capsys):
     assert run("--seed", "7", "--only", "numbers") == 1
     kept = sorted(path.name for path in (tmp_path / "failures" / "numbers").iterdir())

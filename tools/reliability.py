@@ -13,9 +13,12 @@ import subprocess
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import date
+from multiprocessing import get_context
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -57,6 +60,24 @@ class Check(NamedTuple):
     """Number of attempts in a case, for the count in the table."""
 
 
+@dataclass
+class Counts:
+    """Results of some cases of a check."""
+
+    tried: int = 0
+    failures: list[int] = field(default_factory=list)
+    """Numbers of failed cases."""
+    notes: Counter[str] = field(default_factory=Counter)
+    errors: list[float] = field(default_factory=list)
+
+    def add(self, other: Counts) -> None:
+        """Add the results of other cases of the same check."""
+        self.tried += other.tried
+        self.failures = sorted([*self.failures, *other.failures])
+        self.notes.update(other.notes)
+        self.errors += other.errors
+
+
 class Batch(NamedTuple):
     """A check that runs all its cases itself."""
 
@@ -94,24 +115,30 @@ def main(
     parser.add_argument("--case", type=int, help="repeat this case alone, with --only and --seed of the report")
     parser.add_argument("--scale", type=float, default=1.0, help="share of the number of cases, such as 0.1")
     parser.add_argument("--minutes", type=float, help="start no case of a check after its share of this time")
+    parser.add_argument("--jobs", type=int, default=1, help="number of processes that run cases at the same time")
     parser.add_argument("--write", action="store_true", help="write the rows into docs/reliability.md")
     given = parser.parse_args(arguments)
     chosen = [check for check in checks if given.only is None or check.name in given.only]
     share = None if given.minutes is None else 60 * given.minutes / len(chosen)
     failed = False
-    for check in chosen:
-        started = time.monotonic()
-        row = _run(program, check, given, None if share is None else started + share)
-        failed |= row.failed not in ("", "0")
-        counts = "  ".join(f"{name} {getattr(row, name) or '-':>5}" for name in ("tried", "survived", "failed"))
-        duration = f"{time.monotonic() - started:.0f} s, seed {given.seed}"
-        print(f"{row.check:18} {counts}  {row.notes}  ({duration})", flush=True)
-        if given.write and given.case is None:
-            write_rows(PAGE, program, [check.name for check in checks], [row])
+    # forked, so that each process keeps what its cases share
+    jobs = ProcessPoolExecutor(given.jobs, mp_context=get_context("fork")) if given.jobs > 1 else nullcontext()
+    with jobs as pool:
+        for check in chosen:
+            started = time.monotonic()
+            row = _run(program, check, given, None if share is None else started + share, pool)
+            failed |= row.failed not in ("", "0")
+            counts = "  ".join(f"{name} {getattr(row, name) or '-':>5}" for name in ("tried", "survived", "failed"))
+            duration = f"{time.monotonic() - started:.0f} s, seed {given.seed}"
+            print(f"{row.check:18} {counts}  {row.notes}  ({duration})", flush=True)
+            if given.write and given.case is None:
+                write_rows(PAGE, program, [check.name for check in checks], [row])
     return 1 if failed else 0
 
 
-def _run(program: str, check: Check | Batch, given: argparse.Namespace, until: float | None) -> Row:
+def _run(
+    program: str, check: Check | Batch, given: argparse.Namespace, until: float | None, pool: Executor | None
+) -> Row:
     stamp = {"seed": str(given.seed), "date": date.today().isoformat(), "commit": commit()}
     number = max(1, round(check.cases * given.scale))
     try:
@@ -121,24 +148,45 @@ def _run(program: str, check: Check | Batch, given: argparse.Namespace, until: f
             columns = {column: str(result.pop(name)) for column, name in counts.items()}
             notes = "; ".join(f"{name} {value}" for name, value in result.items() if value not in ("", 0))
             return Row(check.name, check.what, **columns, notes=notes, **stamp)
-        numbers = range(number) if given.case is None else [given.case]
-        return Row(check.name, check.what, **_cases(program, check, given.seed, numbers, until), **stamp)
+        total, numbers = Counts(), range(number) if given.case is None else [given.case]
+        for counts in _parts(program, check, given.seed, numbers, until, pool):
+            total.add(counts)
+            if len(numbers) > 1:
+                print(f"  {check.name}: {total.tried} of {len(numbers)}, {len(total.failures)} failed", flush=True)
+        return Row(check.name, check.what, **_columns(total, check.per_case), **stamp)
     except NotRun as reason:
         return Row(check.name, check.what, notes=f"not run: {reason}", **stamp)
 
 
-def _cases(program: str, check: Check, seed: int, numbers: Sequence[int], until: float | None) -> dict[str, str]:
-    tried, failures, notes, errors = 0, [], Counter[str](), []
+def _parts(
+    program: str, check: Check, seed: int, numbers: Sequence[int], until: float | None, pool: Executor | None
+) -> Iterator[Counts]:
+    """Run the cases in about ten parts, in this process or in those of a pool, and yield the results of each part."""
+    size = max(1, len(numbers) // 10)
+    parts = [numbers[first : first + size] for first in range(0, len(numbers), size)]
+    if pool is None:
+        yield from (_cases(program, check, seed, part, until) for part in parts)
+        return
+    waiting = [pool.submit(_cases, program, check, seed, part, until) for part in parts]
+    try:
+        yield from (done.result() for done in as_completed(waiting))
+    finally:
+        for each in waiting:
+            each.cancel()
+
+
+def _cases(program: str, check: Check, seed: int, numbers: Sequence[int], until: float | None) -> Counts:
+    counts = Counts()
     for number in numbers:
-        if tried and until is not None and time.monotonic() > until:
+        if number and until is not None and time.monotonic() > until:
             break
         folder = FAILURES / check.name / f"{seed}-{number}"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        case = Case(number, seed, folder, Random(f"{check.name} {seed} {number}"), notes)
+        case = Case(number, seed, folder, Random(f"{check.name} {seed} {number}"), counts.notes)
         try:
             error = check.run(case)
-            errors += [] if error is None else [error]
+            counts.errors += [] if error is None else [error]
         except NotRun:
             shutil.rmtree(folder, ignore_errors=True)
             raise
@@ -146,17 +194,21 @@ def _cases(program: str, check: Check, seed: int, numbers: Sequence[int], until:
             command = f"python -m {program} --only {check.name} --seed {seed} --case {number}"
             (folder / "failure.txt").write_text(f"{command}\n\n{traceback.format_exc()}")
             print(f"{check.name}: case {number} failed. Repeat it: {command}\n{traceback.format_exc()}", flush=True)
-            failures.append(number)
+            counts.failures.append(number)
         else:
             shutil.rmtree(folder, ignore_errors=True)
-        tried += 1
-        if tried % max(1, len(numbers) // 10) == 0:
-            print(f"  {check.name}: {tried} of {len(numbers)}, {len(failures)} failed", flush=True)
-    words = [f"{count} {name}" for name, count in notes.items()]
-    words += [f"largest error {max(errors):.1e}"] if errors else []
-    words += ["cases " + ", ".join(map(str, failures[:8])) + (" …" if len(failures) > 8 else "")] if failures else []
-    counts = {"tried": tried, "survived": tried - len(failures), "failed": len(failures)}
-    return {**{name: f"{count * check.per_case:,}" for name, count in counts.items()}, "notes": "; ".join(words)}
+        counts.tried += 1
+    return counts
+
+
+def _columns(total: Counts, per_case: int) -> dict[str, str]:
+    """Return the cells of a row for the results of a check."""
+    words = [f"{count} {name}" for name, count in total.notes.items()]
+    words += [f"largest error {max(total.errors):.1e}"] if total.errors else []
+    failures = ", ".join(map(str, total.failures[:8])) + (" …" if len(total.failures) > 8 else "")
+    words += [f"cases {failures}"] if failures else []
+    counts = {"tried": total.tried, "survived": total.tried - len(total.failures), "failed": len(total.failures)}
+    return {**{name: f"{count * per_case:,}" for name, count in counts.items()}, "notes": "; ".join(words)}
 
 
 def commit() -> str:

@@ -334,10 +334,68 @@ def test_the_commands_runs_and_studies_do_not_import_torch(runs):
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL, cwd=here)
 
 
+def test_integers_and_texts_of_any_kind_fit_into_parquet(tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    rows = [
+        {"steps": 2**70, "seed": 1, "name": "a\ud800", "loss": 1},
+        {"steps": 1, "seed": None, "name": "b", "loss": 2.5},
+    ]
+    table = parquet.read_table(write_parquet(tmp_path / "a.parquet", rows))
+    assert table.to_pydict() == {"steps": [2.0**70, 1.0], "seed": [1, None], "name": ["a?", "b"], "loss": [1.0, 2.5]}
+
+
+def test_a_table_is_written_to_the_file_that_a_link_names(tmp_path):
+    link = tmp_path / "link.csv"
+    link.symlink_to(tmp_path / "table.csv")
+    write_csv(link, [{"a": 1}])
+    assert (tmp_path / "table.csv").read_text() == "a\n1\n"
+    assert link.is_symlink()
+
+
+def test_a_table_is_written_to_a_pipe(tmp_path):
+    """As to /dev/stdout, which must not be replaced by a file."""
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    write_csv(tmp_path / "pipe", [{"a": 1}])
+    assert os.read(reader, 100) == b"a\n1\n"
+    os.close(reader)
+
+
+def test_only_the_end_of_long_metrics_is_read(runs):
+    path = next(path for path in sorted(runs.rglob("metrics.jsonl")) if path.parent.name == "c")
+    line = json.dumps({"step": 30, "loss": 0.125}) + "\n"
+    with path.open("r+b") as file:
+        file.truncate(1 << 32)  # takes no room on the disk
+        file.seek(0, os.SEEK_END)
+        file.write(b"\n" + line.encode())
+    (row,) = [row for row in read_runs(runs) if Path(row["folder"]).name == "c"]
+    assert (row["steps"], row["loss"], row["problem"]) == (30, 0.125, None)
+
+
 DAMAGE = {
+    "metrics.jsonl": [
+        "[]\n",
+        "[" * 100_000 + "\n",
+        '{"step": "7"}\n',
+        '{"loss": [1]}\n',
+        "fifo",
+        "/dev/zero",
+        "folder",
+    ],
+    "checkpoint.safetensors": ["[]", "fifo", "folder"],
     "env.json": ["[" * 100_000, '{"mnemoscope": 5}', "null", "fifo", "/dev/zero"],
     "result.json": ['{"loss": ' + "1" * 5000 + "}", '{"loss": "low"}', '{"scores": []}', "[]", "fifo"],
-    "config.toml": ["a = " + "[" * 3000 + "]" * 3000, 'name = ["x"]', "seed = 1979-05-27", "/dev/zero", "folder"],
+    "config.toml": [
+        "a = " + "[" * 3000 + "]" * 3000,
+        'name = ["x"]',
+        "seed = 1979-05-27",
+        "/dev/zero",
+        "folder",
+        'device = "quantum:7"',
+        f"hidden_size = {2**63}",
+        f"hidden_size = {2**70}",
+        "hidden_size = []",
+    ],
     "model.safetensors": ["null", "fifo", "folder"],
 }
 
@@ -348,7 +406,8 @@ DAMAGE = {
     ids=lambda text: text[:12],
 )
 def test_one_damaged_file_flags_its_row_and_stops_no_listing(runs, name, content, capsys):
-    path = next(path for path in sorted(runs.rglob(name)) if path.parent.name == "b")
+    damaged = "c" if name in ("metrics.jsonl", "checkpoint.safetensors") else "b"  # c is not finished
+    path = next(path for path in sorted(runs.rglob(name)) if path.parent.name == damaged)
     path.unlink()
     if content == "fifo":
         os.mkfifo(path)
@@ -360,8 +419,8 @@ def test_one_damaged_file_flags_its_row_and_stops_no_listing(runs, name, content
         path.write_text(content)
     rows = {Path(row["folder"]).name: row for row in read_runs(runs)}
     assert sorted(rows) == ["a", "b", "c", "d"]
-    assert name in rows["b"]["problem"]
-    assert all(rows[other]["problem"] is None for other in "acd")
+    assert name in rows[damaged]["problem"]
+    assert all(row["problem"] is None for row in rows.values() if row is not rows[damaged])
     for words in ([], ["--json"], ["--sort", "loss"], ["--csv", str(runs / "table.csv")]):
         assert main(["runs", "--root", str(runs), *words]) == 0
     assert name in capsys.readouterr().err

@@ -265,6 +265,12 @@ def test_trained_reservoirs_are_reused_and_only_table_1_is_compared(study, tmp_p
     assert len(files) >= 2
     assert study.run(trial, tmp_path, progress=False) == first
     assert {path: path.stat().st_mtime_ns for path in files} == files
+    damaged = next(iter(files))
+    content = damaged.read_bytes()
+    for wrong in (content[:100], content[:-4], content.replace(b'"errors"', b'"errrrs"')):
+        damaged.write_bytes(wrong)
+        with pytest.raises(ValueError, match=f"{damaged.name} is (damaged|truncated)"):
+            study.run(trial, tmp_path, progress=False)
     assert not study.as_published(trial)
     for preset in ("cpu", "paper"):
         assert all(study.as_published(trial) for trial in study.trials(study.presets[preset].settings, [0]))

@@ -611,9 +611,27 @@ def test_a_damaged_journal_is_refused(tmp_path):
     pytest.importorskip("optuna")
     asked = sweep("learning_rate=log:1e-4:1e-1", method="tpe", trials=2)
     run_sweep(asked, tmp_path, progress=False)
-    journal = tmp_path / "sweeps/tiny/optuna.journal"
-    journal.write_bytes(b"{\n" + journal.read_bytes())
-    before = contents(tmp_path)
-    with pytest.raises(ValueError, match="damaged in line 1"):
+    journal, outside = tmp_path / "sweeps/tiny/optuna.journal", tmp_path / "outside"
+    content = journal.read_bytes()
+    for line, reason in (
+        (b"{", "damaged in line 1"),
+        (b"null", "damaged in line 1"),
+        (b"[" * 100_000, "damaged in line 1.*too deeply nested"),
+        (b'{"op_code": "x"}', "optuna.journal does not hold what Optuna writes"),
+        (b'{"op_code": 4, "worker_id": "x"}', "optuna.journal does not hold what Optuna writes"),
+    ):
+        journal.write_bytes(line + b"\n" + content)
+        before = contents(tmp_path)
+        with pytest.raises(ValueError, match=reason):
+            run_sweep(asked, tmp_path, resume=True, progress=False)
+        assert contents(tmp_path) == before
+    outside.write_bytes(content)
+    journal.unlink()
+    journal.symlink_to(outside)
+    with pytest.raises(ValueError, match="symbolic link"):
         run_sweep(asked, tmp_path, resume=True, progress=False)
-    assert contents(tmp_path) == before
+    journal.unlink()
+    journal.hardlink_to(outside)
+    more = sweep("learning_rate=log:1e-4:1e-1", method="tpe", trials=3)
+    assert len(run_sweep(more, tmp_path, resume=True, progress=False).points) == 3
+    assert outside.read_bytes() == content

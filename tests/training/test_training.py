@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -584,6 +585,30 @@ def test_metrics_and_temporary_files_are_not_opened_through_links(tmp_path):
     write_atomically(tmp_path / "env.json", b"new")
     assert outside.read_text() == "kept"
     assert (tmp_path / "env.json").read_text() == "new"
+
+
+def test_a_resumed_run_leaves_files_with_hard_links_unchanged(tmp_path):
+    """A backup made by `cp -l` consists of such files."""
+    with pytest.raises(Crash):
+        run(CONFIG, tmp_path / "linked", callbacks=[stop_at(27, Crash)])
+    folder, backup = CONFIG.folder(tmp_path / "linked"), tmp_path / "backup"
+    shutil.copytree(folder, backup, copy_function=os.link)
+    before = {path.name: path.read_bytes() for path in backup.iterdir()}
+    assert (backup / "metrics.jsonl").stat().st_nlink == 2
+    run(CONFIG, tmp_path / "linked", resume=True)
+    assert {path.name: path.read_bytes() for path in backup.iterdir()} == before
+    run(CONFIG, tmp_path / "alone")
+    assert artefacts(CONFIG, tmp_path / "linked") == artefacts(CONFIG, tmp_path / "alone")
+
+
+def test_metrics_are_not_written_to_a_pipe_or_a_device(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)  # without one, opening fails at once
+    with pytest.raises(ValueError, match="is a pipe or a device"):
+        MetricsFile(tmp_path / "pipe", 0)
+    os.close(reader)
+    with pytest.raises(OSError, match="No such device"):
+        MetricsFile(tmp_path / "pipe", 0)
 
 
 def test_two_processes_cannot_train_in_one_folder(tmp_path):

@@ -10,7 +10,7 @@ from random import Random
 
 from tests.training.test_training import CONFIG
 from tools.reliability import Case
-from tools.soak.isolation import BROKEN, Call, call, in_process, limit_memory
+from tools.soak.isolation import BROKEN, Call, call, in_process, limit_memory, warm_up
 
 from mnemoscope import registry
 from mnemoscope.config import PRESETS, RunConfig
@@ -145,6 +145,7 @@ def _survive(case: Case, words: list[str], work: Callable[[], Call]) -> None:
         print(answer.text[-2000:].encode(errors="replace").decode())
         answer.check((0, 1, 2))
 
+    warm_up()
     ended = in_process(checked, case.folder, limit=limited)
     command = next((word for word in words if word in OPTIONS), "")
     if ended.status in (-24, -9) and command in TRAINS:  # SIGXCPU: still at work when its CPU time was over

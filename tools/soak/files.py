@@ -25,7 +25,7 @@ import torch
 from safetensors.torch import save_file
 from tests.training.test_training import CONFIG, Crash, artefacts, run, stop_at
 from tools.reliability import Case
-from tools.soak.isolation import call, check_ended, in_process, limit_memory
+from tools.soak.isolation import call, check_ended, in_process, limit_memory, warm_up
 
 import mnemoscope as ms
 
@@ -34,22 +34,33 @@ HALF = replace(TRAINED, seed=1)
 """A run that was stopped in the middle, so that a checkpoint is read."""
 LISTINGS = ("runs", "studies", "scoreboard")
 """Commands that one damaged file must not stop."""
+SWEEP = ["sweep", "swept.toml", "--over", "hidden_size=2,3", "--engine", "here", "--json"]
+SEARCH = ["sweep", "searched.toml", "--over", "hidden_size=2,3", "--engine", "here", "--json"]
+SEARCH += ["--method", "tpe", "--trials", "2"]
+"""A sweep with a journal of Optuna as its state."""
 
 
 def damage_artefact(case: Case) -> None:
     """Damage one file of a folder with all kinds of artefacts, then read everything that may meet it."""
     home = case.folder / "home"
     shutil.copytree(_template(), home)
-    files = sorted(path for path in home.rglob("*") if path.is_file() and path.suffix not in (".html", ".lock"))
-    path = case.random.choice(files)
-    kind = damage(case.random, path)
+    path = case.random.choice(sorted(path for path in home.rglob("*") if path.is_file()))
+    outside, content = case.folder / "outside", path.read_bytes()
+    kind = damage(case.random, path, outside)
     (case.folder / "damage.txt").write_text(f"{path.relative_to(home)}: {kind}")
     check_ended(in_process(lambda: _read_all(home, path), case.folder, limit=lambda: limit_memory(6)))
+    if outside.exists() and outside.read_bytes() != content:
+        raise AssertionError(f"{path} is {kind}, through which a file outside was changed.")
 
 
-def damage(chance: Random, path: Path) -> str:
-    """Damage a file at random, and return the kind of damage."""
+def damage(chance: Random, path: Path, outside: Path) -> str:
+    """Damage a file at random, and return the kind of damage; a link leads to a copy `outside`."""
     content = path.read_bytes()
+
+    def link(make: Callable[[Path], None]) -> None:
+        path.rename(outside)
+        make(outside)
+
     kinds: dict[str, Callable[[], object]] = {
         "truncated": lambda: path.write_bytes(content[: chance.randrange(len(content) + 1)]),
         "a bit flipped": lambda: path.write_bytes(_flipped(chance, content, 1)),
@@ -64,10 +75,12 @@ def damage(chance: Random, path: Path) -> str:
         "a pipe": lambda: (path.unlink(), os.mkfifo(path)),
         "a folder": lambda: (path.unlink(), path.mkdir()),
         "a device": lambda: (path.unlink(), path.symlink_to("/dev/zero")),
+        "a link": lambda: link(path.symlink_to),
+        "a hard link": lambda: link(path.hardlink_to),
         "not readable as text": lambda: path.write_bytes(b"\xff\xfe" + content),
         "a large header": lambda: path.write_bytes((1 << 62).to_bytes(8, "little") + content[8:]),
     }
-    if path.suffix in (".json", ".jsonl"):
+    if path.suffix in (".json", *LINES):
         kinds["a field of another type"] = lambda: _change_field(chance, path, content)
     if path.suffix == ".safetensors":
         kinds["a header of another type"] = lambda: _change_header(chance, path, content)
@@ -84,9 +97,11 @@ def _read_all(home: Path, damaged: Path) -> None:
         words = [command, "--root", "runs", *(["--results", "results"] if command != "runs" else [])]
         call(words).check((0,))
     call(["cite", "runs"]).check()
-    call(["cite", "results"]).check()
-    if name.startswith("runs/sweeps"):
-        call(["sweep", "swept.toml", "--over", "hidden_size=2,3", "--engine", "here", "--resume", "--json"]).check()
+    call(["cite", "results/fisher-delay-line.smoke.json"]).check()
+    if "swept" in name:
+        call([*SWEEP, "--resume"]).check()
+    if "searched" in name:
+        call([*SEARCH, "--resume"]).check()
     if name.startswith("runs/studies"):
         call(["study", "fisher-delay-line", "--preset", "smoke", "--engine", "here", "--resume", "--json"]).check()
     if name.startswith("runs/try"):
@@ -110,6 +125,7 @@ def _read_all(home: Path, damaged: Path) -> None:
 @cache
 def _template() -> Path:
     """Return a folder with a finished and an unfinished run, a sweep, a study, results, and files of weights."""
+    warm_up()
     home = Path(mkdtemp(prefix="soak-")) / "home"
     (home / "results").mkdir(parents=True)
 
@@ -119,7 +135,10 @@ def _template() -> Path:
         with suppress(Crash):
             run(HALF, Path("runs"), callbacks=[stop_at(5, Crash)])
         (home / "swept.toml").write_text(replace(TRAINED, name="swept").to_toml())
-        call(["sweep", "swept.toml", "--over", "hidden_size=2,3", "--engine", "here", "--json"]).check((0,))
+        call(SWEEP).check((0,))
+        (home / "searched.toml").write_text(replace(TRAINED, name="searched").to_toml())
+        call(SEARCH).check((0,))
+        call(["inspect", str(TRAINED.folder("runs")), "--starts", "4", "--json"]).check((0,))
         call(["study", "fisher-delay-line", "--preset", "smoke", "--engine", "here", "--json"]).check((0,))
         summary = next(Path("runs/studies").rglob("summary.json"))
         shutil.copy(summary, "results/fisher-delay-line.smoke.json")
@@ -152,12 +171,15 @@ def _inserted(chance: Random, content: bytes) -> bytes:
     return content[:at] + chance.randbytes(chance.randint(1, 20)) + content[at:]
 
 
-WRONG: tuple[Any, ...] = (None, [], {}, "x", -1, 1e400, 2**70, True, [[1]], {"a": {"b": None}}, "\x1b]0;x\x07", "=1+1")
-"""Values of types that a field does not have."""
+WRONG: tuple[Any, ...] = (None, [], {}, "x", -1, 0.5, 1e400, float("nan"), 2**63, 2**70, True, [[1]], [None], {"": ""})
+WRONG += ({"a": {"b": None}}, "\x1b]0;x\x07", "=1+1", "\ud800", "x" * 10_000, "../x")
+"""Values of types or sizes that a field does not have."""
+LINES = (".jsonl", ".journal")
+"""Files with an object in every line."""
 
 
 def _change_field(chance: Random, path: Path, content: bytes) -> None:
-    lines = content.decode().splitlines() if path.suffix == ".jsonl" else [content.decode()]
+    lines = content.decode().splitlines() if path.suffix in LINES else [content.decode()]
     at = chance.randrange(len(lines)) if lines else None
     if at is None:
         return

@@ -1,12 +1,13 @@
 """Run a function in a forked process, so that it can be killed, limited and cut off from the rest of the machine.
 
-A fork has imported everything already: a kill costs a tenth of a second instead of seconds.
+A fork has imported everything already (`warm_up`): a kill costs a tenth of a second instead of seconds.
 """
 
 from __future__ import annotations
 
 import ctypes
 import io
+import json
 import os
 import resource
 import signal
@@ -14,11 +15,14 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import chdir, redirect_stderr, redirect_stdout
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from tools.reliability import NotRun
+from tqdm import tqdm
 
 BROKEN = 97
 """Exit status of a process whose function raised."""
@@ -68,6 +72,21 @@ def call(words: Sequence[str]) -> Call:
         except SystemExit as stop:
             status = stop.code if isinstance(stop.code, int) else 1
     return Call(int(status), out.getvalue())
+
+
+@cache
+def warm_up() -> None:
+    """Run every kind of command once, so that forked processes need not import its modules."""
+    tqdm.monitor_interval = 0  # no thread that watches progress bars: a process with threads is not forked safely
+    small = ["--steps", "1", "--evaluate-every", "1", "--evaluate-batches", "1", "--batch-size", "2", "--threads", "1"]
+    with TemporaryDirectory() as folder, chdir(folder):
+        swept = ["sweep", "flipflop", *small, "--over", "hidden_size=2,3", "--engine", "here", "--json"]
+        trained = json.loads(call(["train", "flipflop", "--hidden-size", "2", *small, "--json"]).check((0,)).text)
+        for words in (
+            ["inspect", trained["folder"], "--starts", "4"], [*swept, "--method", "tpe", "--trials", "1"],
+            ["scoreboard"], ["studies"], ["runs"], ["list", "tasks"], ["cite", "runs"],
+        ):  # fmt: skip
+            call(words).check((0,))
 
 
 def start(function: Callable[[], object], output: Path, limit: Callable[[], None] | None = None) -> int:
@@ -128,7 +147,8 @@ def check_ended(ended: Ended) -> Ended:
 def limit_memory(gigabytes: float = 4.0) -> None:
     """Limit what this process may allocate beyond what it uses now."""
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (used + int(gigabytes * GIGABYTE),) * 2)
+    most = used + int(gigabytes * GIGABYTE)
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
 
 def resident_memory() -> int:

@@ -14,7 +14,7 @@ from tempfile import mkdtemp
 from tests.sweeps.test_sweeps import BASE, sweep, values
 from tests.training.test_training import CONFIG, artefacts, run
 from tools.reliability import Case
-from tools.soak.isolation import check_ended, start, wait
+from tools.soak.isolation import check_ended, start, wait, warm_up
 
 from mnemoscope.base.files import TEMPORARY_PREFIX
 from mnemoscope.replication import run_study
@@ -71,6 +71,7 @@ def _kill(case: Case, work: Callable[[Path], object], read: Callable[[Path], obj
 
 def _timed(work: Callable[[Path], object], read: Callable[[Path], object]) -> tuple[object, float]:
     """Return the result of uninterrupted work, and the seconds that it takes in a forked process."""
+    warm_up()
     folder = Path(mkdtemp(prefix="soak-"))
     (folder / "root").mkdir()
     for name in ("warm-up", "root"):

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import get_ident
 from typing import Any, BinaryIO
@@ -37,15 +38,46 @@ def write_atomically(path: Path, content: bytes) -> None:
         raise
 
 
+def write_output(path: str | Path, content: bytes) -> None:
+    """Write a file that the user named, and create its folder.
+
+    A link or a device such as /dev/stdout is written through, as any program does; a file is written atomically.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        path.write_bytes(content)
+    else:
+        write_atomically(path, content)
+
+
 def open_unlinked(path: Path, flags: int) -> BinaryIO:
-    """Open a file for writing, with the flags of `os.open`; refuse a link, which may lead out of its folder."""
-    no_link = getattr(os, "O_NOFOLLOW", 0)  # Windows has none
+    """Open a file for writing, with the flags of `os.open`; refuse a link, a pipe or a device.
+
+    A link may lead out of the folder of the file. A file with further hard links is replaced by a copy.
+    """
+    separate(path)
+    flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)  # Windows has none; a pipe would wait
     try:
-        descriptor = os.open(path, flags | no_link | getattr(os, "O_CLOEXEC", 0), 0o666)
+        descriptor = os.open(path, flags | getattr(os, "O_CLOEXEC", 0), 0o666)
     except OSError:
         refuse_link(path)
         raise
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise ValueError(f"{path} is a pipe or a device, and not a file. Remove it.")
+    except BaseException:
+        os.close(descriptor)
+        raise
     return os.fdopen(descriptor, "ab" if flags & os.O_APPEND else "wb")
+
+
+def separate(path: Path) -> None:
+    """Replace a file that has further names (hard links) by a copy, which can be changed without changing those."""
+    with suppress(FileNotFoundError):
+        status = path.lstat()
+        if stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
+            write_atomically(path, path.read_bytes())
 
 
 def refuse_link(path: Path) -> None:

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 
 from mnemoscope.base.schema import checked
 
-TEXT_LIMIT = 1 << 28
+TEXT_LIMIT = 1 << 26
 """Largest JSON or TOML file that is read, in bytes. The largest result of a study has about 1 MB."""
 DEEPEST = 50
 """Largest depth of lists and objects inside each other."""
@@ -54,6 +54,13 @@ def read_bytes(path: str | Path, limit: int = TEXT_LIMIT) -> bytes:
             if size <= limit:
                 return content
     raise ValueError(f"{path} is too large: it has more than {limit:,} bytes.")
+
+
+def read_end(path: str | Path, limit: int) -> bytes:
+    """Return the last `limit` bytes of a regular file, or all if it has fewer."""
+    with open_regular(path) as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - limit))
+        return file.read(limit)
 
 
 def read_text(path: str | Path, limit: int = TEXT_LIMIT) -> str:

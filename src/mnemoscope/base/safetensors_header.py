@@ -6,11 +6,8 @@ import os
 from pathlib import Path
 from typing import Any, TypedDict
 
-from mnemoscope.base.reading import checked_json, open_regular
+from mnemoscope.base.reading import TEXT_LIMIT, checked_json, open_regular
 from mnemoscope.base.schema import checked
-
-HEADER_LIMIT = 100_000_000
-"""Largest header in bytes; the safetensors library has the same limit."""
 
 
 class TensorEntry(TypedDict):
@@ -29,7 +26,7 @@ def read_safetensors_header(path: str | Path) -> dict[str, Any]:
     with open_regular(path) as file:
         total = os.fstat(file.fileno()).st_size
         size = int.from_bytes(file.read(8), "little")
-        if total < 8 or size > min(total - 8, HEADER_LIMIT):
+        if total < 8 or size > min(total - 8, TEXT_LIMIT):
             raise ValueError(f"{path} is truncated, or not a safetensors file.")
         text = file.read(size)
     header = checked_json(text, f"The header of {path}")

@@ -10,6 +10,7 @@ from pathlib import Path
 from torch import nn
 
 from mnemoscope import registry
+from mnemoscope.base.reading import read_bytes
 from mnemoscope.config.run_config import RunConfig
 from mnemoscope.registry.citations import Use, cited
 from mnemoscope.report import NetworkPage
@@ -51,7 +52,7 @@ def uses_of_run(folder: str | Path) -> list[Use]:
     page = folder / "page.html"
     if not page.exists():
         return uses
-    lenses = lenses_shown(page.read_text(encoding="utf-8", errors="replace"))
+    lenses = lenses_shown(read_bytes(page).decode(errors="replace"))
     if lenses is None:
         raise ValueError(
             f"{page} does not list its lenses: it was truncated, or made by another version of mnemoscope. Make it "

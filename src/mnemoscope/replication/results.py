@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mnemoscope import registry
-from mnemoscope.base.files import write_json
+from mnemoscope.base.files import write_json, write_output
 from mnemoscope.base.reading import read_json
 from mnemoscope.replication.claims import Row, Subject
 from mnemoscope.replication.page import render_study
@@ -77,13 +77,11 @@ def rewrite_results(results: str | Path) -> None:
 
 def write_pages(results: Sequence[PresetResults], folder: str | Path) -> list[Path]:
     """Write the page of each study and preset as `<study>.<preset>.html`; return the paths."""
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    pages = []
+    folder, pages = Path(folder), []
     for each in results:
         pages.append(folder / f"{each.study.name}.{each.preset}.html")
         page = render_study(each.study, each.preset, folder, each.finished, each.rows)
-        pages[-1].write_text(page, encoding="utf-8")
+        write_output(pages[-1], page.encode())
     return pages
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mnemoscope import registry
-from mnemoscope.base.files import write_atomically
+from mnemoscope.base.files import write_output
 from mnemoscope.registry.citations import short_name
 from mnemoscope.replication.results import PresetResults
 from mnemoscope.replication.scoreboard import THIS_PROJECT, Line, Scoreboard, counts
@@ -139,6 +139,5 @@ def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _write(path: Path, text: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, text.encode())
+    write_output(path, text.encode())
     return path

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from mnemoscope import registry
 from mnemoscope.base.array_types import Float
+from mnemoscope.base.files import write_output
 from mnemoscope.cells import Cell
 from mnemoscope.lenses.dynamics import Dynamics
 from mnemoscope.lenses.fixed_points.figure import groups
@@ -78,10 +79,8 @@ def lens_sections(network: InspectedNetwork) -> dict[str, list[Section]]:
 def write_page(path: str | Path, page: NetworkPage) -> Path:
     """Write the page as one HTML file that opens without a network or a server, and return its path."""
     html = render_page(page)
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(html, encoding="utf-8")
-    return path
+    write_output(path, html.encode())
+    return Path(path)
 
 
 def render_page(page: NetworkPage) -> str:

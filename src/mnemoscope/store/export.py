@@ -9,7 +9,7 @@ from io import BytesIO, StringIO
 from pathlib import Path
 from typing import Any
 
-from mnemoscope.base.files import write_atomically
+from mnemoscope.base.files import write_output
 from mnemoscope.base.lazy_imports import import_extra
 
 _FORMULA = {*"=+-@\t\r\n＝＋－＠"}
@@ -55,15 +55,20 @@ def _cell(value: Any) -> Any:
 
 
 def _same_type(values: Sequence[Any]) -> list[Any]:
-    types = {type(value) for value in values if value is not None}
-    if len(types) < 2:
+    """Return values of one type that Parquet has; an integer of more than 64 bits becomes a float."""
+    types = {
+        float if isinstance(value, int) and not -(2**63) <= value < 2**63 else type(value)
+        for value in values
+        if value is not None
+    }
+    if types == {str}:
+        return [None if value is None else value.encode(errors="replace").decode() for value in values]
+    if len(types) < 2 and types != {float}:
         return list(values)
-    convert = float if types == {int, float} else str
+    convert = float if types <= {int, float} else str
     return [None if value is None else convert(value) for value in values]
 
 
 def _write(path: str | Path, content: bytes) -> Path:
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, content)
-    return path
+    write_output(path, content)
+    return Path(path)

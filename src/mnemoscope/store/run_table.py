@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from mnemoscope import registry
-from mnemoscope.base.reading import checked_json, read_bytes, read_json, read_toml
+from mnemoscope.base.reading import checked_json, read_end, read_json, read_toml
 from mnemoscope.base.safetensors_header import read_safetensors_header
 from mnemoscope.base.version import __version__
 from mnemoscope.config.run_config import RunConfig
 from mnemoscope.config.toml_format import with_tuples
-from mnemoscope.store.schemas import METRICS_LIMIT, Environment, MetricsLine, RunResult, TrialFile
+from mnemoscope.store.schemas import LINE_LIMIT, Environment, MetricsLine, RunResult, TrialFile
 from mnemoscope.store.selection import differing_columns
 
 Run = dict[str, Any]
@@ -199,7 +199,7 @@ def _last_evaluation(
         return {}, {}
     path = folder / "metrics.jsonl"
     try:
-        complete = [line for line in read_bytes(path, METRICS_LIMIT).split(b"\n")[:-1] if line]
+        complete = [line for line in read_end(path, LINE_LIMIT).split(b"\n")[:-1] if line]
         line = checked_json(complete[-1], "The last line", MetricsLine) if complete else {}
     except (ValueError, OSError) as error:
         problems.append(f"metrics.jsonl cannot be read: {_without_folder(error, path)}")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any, TypedDict
 
-METRICS_LIMIT = 1 << 30
-"""Largest metrics.jsonl that is read, in bytes; a line per evaluation has some hundred."""
+METRICS_LIMIT = 1 << 28
+"""Largest metrics.jsonl or journal of Optuna that is read, in bytes; a line per evaluation has some hundred."""
+LINE_LIMIT = 1 << 20
+"""Largest line of metrics.jsonl in the table of runs, in bytes."""
 
 Number = float | None
 

@@ -12,7 +12,10 @@ from pathlib import Path
 from random import Random
 from typing import Any, Protocol, runtime_checkable
 
+from mnemoscope.base.files import refuse_link, separate
 from mnemoscope.base.lazy_imports import import_extra
+from mnemoscope.base.reading import checked_json, read_bytes
+from mnemoscope.store.schemas import METRICS_LIMIT
 from mnemoscope.sweeps.methods import METHODS
 from mnemoscope.sweeps.search_space import Choices, Integers
 from mnemoscope.sweeps.sweep import Point, Sweep
@@ -74,10 +77,7 @@ class OptunaProposer:
         self.sweep = sweep
         self.asked: set[int] = set()
         with self._quiet():
-            stored = self._journal(folder / JOURNAL) if storage is None else self._database(storage)
-            self.study = self.optuna.create_study(
-                study_name=sweep.base.name, storage=stored, direction=f"{sweep.goal[:-3]}ize", load_if_exists=True
-            )
+            self.study = self._journal(folder / JOURNAL) if storage is None else self._open(self._database(storage))
         self._check()
         self.distributions = {name: self._distribution(values) for name, values in sweep.over.items()}
 
@@ -141,12 +141,29 @@ class OptunaProposer:
         kind = kinds.IntDistribution if isinstance(values, Integers) else kinds.FloatDistribution
         return kind(values.low, values.high, log=values.log)
 
+    def _open(self, storage: Any) -> Any:
+        """Return the study of this sweep in a storage; create it if needed."""
+        name, direction = self.sweep.base.name, f"{self.sweep.goal[:-3]}ize"
+        return self.optuna.create_study(study_name=name, storage=storage, direction=direction, load_if_exists=True)
+
     def _journal(self, path: Path) -> Any:
         storages = self.optuna.storages
         # a lock was left by a killed process: no other process uses this folder
         path.with_name(f"{path.name}.lock").unlink(missing_ok=True)
+        refuse_link(path)
+        separate(path)
         _check_journal(path)
-        return storages.JournalStorage(storages.journal.JournalFileBackend(str(path.resolve())))
+        try:
+            study = self._open(storages.JournalStorage(storages.journal.JournalFileBackend(str(path.resolve()))))
+            study.get_trials(deepcopy=False)
+            return study
+        except Exception as error:  # Optuna takes the entries of a journal without a check
+            if isinstance(error, OSError):
+                raise
+            raise ValueError(
+                f"{path} does not hold what Optuna writes ({type(error).__name__}: {error}). Restore it, or choose "
+                f"another --name."
+            ) from error
 
     def _database(self, url: str) -> Any:
         from sqlalchemy.exc import SQLAlchemyError  # pyright: ignore[reportMissingImports]  # comes with Optuna
@@ -227,14 +244,14 @@ def _optuna(method: str) -> Any:
 
 def _check_journal(path: Path) -> None:
     """Drop a truncated last line of a journal, which a kill may leave; raise on any other damage."""
-    content = path.read_bytes() if path.exists() else b""
+    content = read_bytes(path, METRICS_LIMIT) if path.exists() else b""
     complete = content[: content.rfind(b"\n") + 1]
     for number, line in enumerate(complete.splitlines(), start=1):
         try:
-            json.loads(line)
+            checked_json(line, "it")
         except ValueError as error:
             raise ValueError(
-                f"{path} is damaged in line {number}: {error}. Restore it, or choose another --name."
+                f"{path} is damaged in line {number}: {error} Restore it, or choose another --name."
             ) from None
     if len(complete) < len(content):
         with path.open("r+b") as file:

@@ -18,7 +18,7 @@ import torch
 
 from mnemoscope import registry
 from mnemoscope.base.files import TEMPORARY_PREFIX, lock_folder, refuse_link, write_atomically, write_json
-from mnemoscope.base.reading import read_json
+from mnemoscope.base.reading import open_regular, read_json
 from mnemoscope.base.torch_state import present_threads
 from mnemoscope.base.version import __version__
 from mnemoscope.cells import Model
@@ -125,7 +125,8 @@ class RunFolder:
             write_atomically(to.path / "config.toml", config.to_toml().encode())
             # result.json last: it marks the run as finished
             for name in ("env.json", "metrics.jsonl", "model.safetensors", "result.json"):
-                write_atomically(to.path / name, (self.path / name).read_bytes())
+                with open_regular(self.path / name) as file:
+                    write_atomically(to.path / name, file.read())
 
     def remove_temporary_files(self) -> None:
         """Remove incomplete files that a crash left behind."""

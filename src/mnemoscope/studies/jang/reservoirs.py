@@ -12,11 +12,13 @@ from time import perf_counter
 from typing import Any
 
 import torch
-from safetensors import safe_open
-from safetensors.torch import load_file, save_file
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save
 from torch import Tensor
 
 from mnemoscope.base.array_types import Bool, Float
+from mnemoscope.base.files import write_atomically
+from mnemoscope.base.safetensors_header import read_safetensors_header
 from mnemoscope.cells import EchoState, Reservoirs
 from mnemoscope.registry.citations import Source
 from mnemoscope.tasks import Batch, FlipFlop
@@ -157,9 +159,8 @@ def train_reservoir(
     kept = {f"snapshot.{snapshot.step}": snapshot.readout for snapshot in run.snapshots}
     weights = {f"cell.{name}": value.detach() for name, value in cell.state_dict().items()}
     file.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = file.with_suffix(".unfinished")
-    save_file({"steps": run.steps, "errors": run.errors, "seconds": seconds, **kept, **weights}, unfinished, about)
-    unfinished.replace(file)  # atomic, so that no study reads a partly written file
+    content = {"steps": run.steps, "errors": run.errors, "seconds": seconds, **kept, **weights}
+    write_atomically(file, save(content, about))
     return _read(cell, file, about)
 
 
@@ -203,18 +204,20 @@ def _with_readout(cell: EchoState, readout: Tensor | None, bits: int | None = No
 
 
 def _read(cell: EchoState, file: Path, about: dict[str, str]) -> TrainedReservoir:
-    with safe_open(file, "pt") as opened:
-        if opened.metadata() != about:
-            raise ValueError(
-                f"{file} holds a reservoir trained with other settings, another seed or other snapshots; remove the "
-                f"file to train again."
-            )
-    stored = load_file(file)
-    cell.load_state_dict({name.removeprefix("cell."): value for name, value in stored.items() if "cell." in name})
-    kept = {int(name.removeprefix("snapshot.")): value for name, value in stored.items() if "snapshot." in name}
-    return TrainedReservoir(
-        cell, stored["steps"], stored["errors"], dict(sorted(kept.items())), float(stored["seconds"])
-    )
+    if read_safetensors_header(file)["__metadata__"] != about:
+        raise ValueError(
+            f"{file} holds a reservoir trained with other settings, another seed or other snapshots; remove the "
+            f"file to train again."
+        )
+    try:
+        stored = load_file(file)
+        cell.load_state_dict({name.removeprefix("cell."): value for name, value in stored.items() if "cell." in name})
+        kept = {int(name.removeprefix("snapshot.")): value for name, value in stored.items() if "snapshot." in name}
+        return TrainedReservoir(
+            cell, stored["steps"], stored["errors"], dict(sorted(kept.items())), float(stored["seconds"])
+        )
+    except (SafetensorError, LookupError, RuntimeError, ValueError) as error:
+        raise ValueError(f"{file} is damaged ({error}); remove the file to train again.") from error
 
 
 def corners(bits: int) -> Float[Tensor, "corners bits"]:
