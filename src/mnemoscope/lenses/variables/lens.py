@@ -91,7 +91,7 @@ def find_variables(
         if status == "explained":
             return answers[-1]
     if len(answers) > 1:
-        others = _listed(str(answer.modes.steps) for answer in answers[1:])
+        others = _listed(map(str, sorted(answer.modes.steps for answer in answers[1:])))
         reason = f"{answers[0].reason} Modes that last for {others} steps do not explain the network either."
         return replace(answers[0], reason=reason)
     return answers[0]
