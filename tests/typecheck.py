@@ -91,7 +91,7 @@ def kind_of(value):
     """Return the properties of a value on which plain hints depend."""
     kind = type(value)
     if isinstance(value, Tensor):
-        return kind, value.dtype, value.shape
+        return kind, value.dtype, None if value.is_nested else value.shape
     if isinstance(value, tuple):
         return kind, *map(kind_of, value)
     return kind

@@ -1,5 +1,6 @@
 """Files that are damaged, endless or hostile are refused with their path and a reason."""
 
+import json
 import os
 from typing import Literal, TypedDict
 
@@ -96,6 +97,18 @@ def test_a_wrong_header_of_tensors_is_refused(tmp_path, header):
         read_safetensors_header(path)
     path.write_bytes((2**63).to_bytes(8, "little"))
     with pytest.raises(ValueError, match="truncated, or not a safetensors file"):
+        read_safetensors_header(path)
+
+
+@pytest.mark.parametrize(
+    ("shape", "offsets"),
+    [([2**63, 0], [0, 0]), ([0, 2**70], [0, 0]), ([-1], [0, 0]), ([1], [0, 2**64]), ([1], [-4, 0])],
+)
+def test_impossible_sizes_of_tensors_are_refused(tmp_path, shape, offsets):
+    path = tmp_path / "a.safetensors"
+    header = json.dumps({"a": {"dtype": "F32", "shape": shape, "data_offsets": offsets}}).encode()
+    path.write_bytes(len(header).to_bytes(8, "little") + header)
+    with pytest.raises(ValueError, match=r"header of .*a\.safetensors is damaged: a has an impossible shape"):
         read_safetensors_header(path)
 
 

@@ -131,6 +131,8 @@ def gru_weights(**changes):
         (lambda weight: weight.to("meta"), "meta tensor"),
         (lambda weight: torch.quantize_per_tensor(weight, 0.1, 0, torch.qint8), "quantised"),
         (lambda weight: weight[0, 0], r"has the shape \(\)"),
+        (lambda weight: torch.nested.nested_tensor([weight[0], weight[0, :2]]), "nested tensor"),
+        (lambda weight: weight[:1, :1].expand(2**20, 2**20), r"expanded.* save tensor.contiguous\(\)"),
     ],
 )
 @pytest.mark.filterwarnings("ignore")  # torch warns of quantised tensors
@@ -147,6 +149,13 @@ def test_a_layer_number_builds_no_layers(tmp_path):
         torch.save(gru_weights(**{name: torch.zeros(12)}), path)
         with pytest.raises(ValueError, match="do not fit together"):
             load_network(path, "gru")
+
+
+def test_errors_of_empty_weights_name_their_file(tmp_path):
+    path = tmp_path / "net.pt"
+    torch.save({"weight_ih_l0": torch.zeros(0, 0), "weight_hh_l0": torch.zeros(0, 0)}, path)
+    with pytest.raises(ValueError, match=r"net\.pt do not fit together: input_size must be"):
+        load_network(path, "gru")
 
 
 @pytest.mark.parametrize("legacy", [True, False])

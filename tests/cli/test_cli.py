@@ -124,6 +124,18 @@ def test_a_trained_run_is_reused_and_inspected(tmp_path, capsys):
     assert "fixed point" in capsys.readouterr().out
 
 
+def test_names_in_a_result_bring_no_escape_sequences_to_the_terminal(tmp_path, capsys):
+    words = ["train", "flipflop", "--hidden-size", "2", "--steps", "1", "--batch-size", "2", "--root", str(tmp_path)]
+    assert main(words) == 0
+    (path,) = tmp_path.rglob("result.json")
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"scores": {"\x1b]0;title\x07accuracy": 0.5}}))
+    capsys.readouterr()
+    assert main(words) == 0
+    captured = capsys.readouterr()
+    assert "accuracy 0.5" in captured.out
+    assert "\x1b" not in captured.out + captured.err
+
+
 def test_options_of_the_preset_are_dropped_for_another_task(tmp_path, capsys):
     words = ["train", "--task", "adding", "--task-options", "length", "5", *TINY, "--root", str(tmp_path), "--json"]
     assert "bits" in PRESETS["flipflop"].task_options
@@ -383,4 +395,5 @@ def test_the_demo_needs_its_extras_before_it_trains(tmp_path, monkeypatch, capsy
     monkeypatch.setitem(sys.modules, "plotly.offline", None)
     assert main(["demo", "--root", str(tmp_path)]) == 2
     assert "pip install 'mnemoscope[report]'" in capsys.readouterr().err
+    assert not any(tmp_path.iterdir())
     assert [*tmp_path.iterdir()] == []

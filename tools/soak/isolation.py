@@ -54,6 +54,8 @@ class Call(NamedTuple):
         """Raise unless the command ended with one of these statuses, and with a sentence where it failed."""
         if "Traceback (most recent call last)" in self.text:
             raise AssertionError(f"The command line printed a traceback:\n{self.text[-3000:]}")
+        if "\x1b]" in self.text:  # nothing of ours writes such a sequence, but some files and words contain one
+            raise AssertionError(f"An escape sequence reaches the terminal:\n{self.text[-2000:]!r}")
         if self.status not in statuses:
             raise AssertionError(f"The status is {self.status}, not one of {statuses}:\n{self.text[-2000:]}")
         if self.status and not self.text.strip():

@@ -9,6 +9,9 @@ from typing import Any, TypedDict
 from mnemoscope.base.reading import TEXT_LIMIT, checked_json, open_regular
 from mnemoscope.base.schema import checked
 
+_LARGEST_SIZE = 2**63
+"""Sizes and positions of tensors are integers of 64 bits."""
+
 
 class TensorEntry(TypedDict):
     """The description of one tensor in the header."""
@@ -36,6 +39,9 @@ def read_safetensors_header(path: str | Path) -> dict[str, Any]:
         checked(metadata, dict[str, str])
     except ValueError as error:
         raise ValueError(f"The header of {path} is damaged: {error}.") from error
+    for name, entry in header.items():
+        if not all(0 <= number < _LARGEST_SIZE for number in (*entry["shape"], *entry["data_offsets"])):
+            raise ValueError(f"The header of {path} is damaged: {name} has an impossible shape or position.")
     end = max((offset for entry in header.values() for offset in entry["data_offsets"]), default=0)
     if total != 8 + size + end:
         raise ValueError(f"{path} is truncated: it has {total:,} bytes, but its header describes {8 + size + end:,}.")

@@ -59,13 +59,13 @@ def load_network(
     if projection:
         options["proj_size"] = projection
     layers = sum(name.startswith("weight_ih_l") for name in found)  # a gap shows when the weights are loaded
-    with torch.device("meta"):
-        module = _MODULES[network](
-            found["weight_ih_l0"].shape[1], hidden, num_layers=layers, bias="bias_ih_l0" in found, **options
-        )
     try:
+        with torch.device("meta"):
+            module = _MODULES[network](
+                found["weight_ih_l0"].shape[1], hidden, num_layers=layers, bias="bias_ih_l0" in found, **options
+            )
         module.load_state_dict(found, assign=True)
-    except RuntimeError as error:
+    except (RuntimeError, ValueError) as error:
         raise ValueError(f"The weights in {where} do not fit together: {error}") from error
     return module
 
@@ -84,6 +84,8 @@ def _unusable(tensor: Tensor) -> str:
     """Return why a tensor cannot be a weight of a torch.nn network, as the end of a sentence; "" if it can."""
     if tensor.is_meta:
         return "is a meta tensor: it has a shape, but no numbers. Save the state dict of the network after it is loaded"
+    if tensor.is_nested:
+        return "is a nested tensor, which has rows of several lengths"
     if tensor.layout is not torch.strided:
         return "is a sparse tensor; save tensor.to_dense() instead"
     if tensor.is_quantized:
@@ -92,6 +94,8 @@ def _unusable(tensor: Tensor) -> str:
         return "is complex, but the networks of torch.nn compute with real numbers: the imaginary part would be lost"
     if tensor.dtype not in (torch.float64, torch.float32, torch.float16, torch.bfloat16):
         return f"has the dtype {str(tensor.dtype).removeprefix('torch.')}; save tensor.float() instead"
+    if tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
+        return "is expanded: it stores fewer numbers than its shape has; save tensor.contiguous() instead"
     if not torch.isfinite(tensor).all():
         return "has entries that are NaN or infinite"
     return ""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from mnemoscope import registry
 from mnemoscope.base.distributed import process_rank
+from mnemoscope.base.terminal import printable
 from mnemoscope.cli.tyro_types import Positional
 from mnemoscope.config import PRESETS, RunConfig
 from mnemoscope.config.options import Option
@@ -107,7 +108,7 @@ class Train:
         scores += _after("; ", task.uninformed_summary())
         duration = " (finished before)" if result.cached else f" in {result.seconds:.0f} s"
         guess = f"{task.baseline_label} {result.baseline:.3e}"
-        print(f"{result.steps} steps{duration}: loss {result.loss:.3e}, {guess}; {scores}.")
+        print(printable(f"{result.steps} steps{duration}: loss {result.loss:.3e}, {guess}; {scores}."))
         print(f"Inspect it: mnemoscope inspect {result.folder}")
         return 0
 
@@ -297,12 +298,11 @@ class RunStudy:
             print(json.dumps(content, indent=2))
             return 1 if result.failed else 0
         for row in result.rows:
-            print(
-                f"{row.quantity:40} published {row.published:14} here {row.ours:14} {row.judgement!s:16} {row.remark}"
-            )
+            compared = f"published {row.published:14} here {row.ours:14} {row.judgement!s:16} {row.remark}"
+            print(printable(f"{row.quantity:40} {compared}"))
         print(f"Page: {result.page}")
         for failed in result.failed:
-            print(f"Failed: {failed}", file=sys.stderr)
+            print(printable(f"Failed: {failed}"), file=sys.stderr)
         return 1 if result.failed else 0
 
 
@@ -333,8 +333,7 @@ def _print_inspection(inspection: Inspection, facts: dict[str, Any], as_json: bo
     if as_json:
         print(json.dumps({**facts, "summary": summary, "page": page, **_findings(inspection)}, indent=2))
     else:
-        print(summary)
-        print(f"Page: {page}")
+        print(printable(f"{summary}\nPage: {page}"))
 
 
 def _findings(inspection: Inspection) -> dict[str, Any]:

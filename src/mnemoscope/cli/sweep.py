@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from mnemoscope.cli.commands import engine_named
-from mnemoscope.cli.tables import print_table
+from mnemoscope.cli.tables import print_error, print_table
 from mnemoscope.cli.tyro_types import Suppress
 from mnemoscope.config.options import Option
 from mnemoscope.config.run_config import RunConfig
@@ -119,5 +118,5 @@ class RunSweep:
                 print(f"Inspect the best run: mnemoscope inspect {result.best_folder}")
             print(f"Page: {result.page}")
         for message in (*(f"Failed: {failure}" for failure in result.failed), *result.problems):
-            print(message, file=sys.stderr)
+            print_error(message)
         return 1 if result.failed else 0

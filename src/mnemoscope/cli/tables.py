@@ -178,7 +178,7 @@ class Runs:
         if self.json:
             print(json.dumps(table, indent=2))
         elif not runs:
-            print(f"There are no runs in {self.root}.")
+            print(printable(f"There are no runs in {self.root}."))
         elif self.csv is None and self.parquet is None:
             print_table(table if self.columns else select(chosen, columns=informative_columns(chosen)))
             total = "1 run" if len(runs) == 1 else f"{len(runs)} runs"
