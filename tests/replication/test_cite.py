@@ -1,5 +1,6 @@
 """The command `mnemoscope cite`, and the sources of all registered entries."""
 
+import os
 import re
 import shutil
 import sys
@@ -236,6 +237,14 @@ def test_a_sweep_cites_its_search_method(tmp_path, capsys):
     assert "task flipflop" in out
 
 
+def test_cite_does_not_wait_for_a_page_that_is_a_pipe(root, tmp_path, capsys):
+    shutil.copytree(TINY.folder(root), tmp_path / TINY.hash)
+    (tmp_path / TINY.hash / "page.html").unlink()
+    os.mkfifo(tmp_path / TINY.hash / "page.html")
+    assert main(["cite", str(tmp_path / TINY.hash)]) == 2
+    assert "page.html is a pipe" in capsys.readouterr().err
+
+
 def test_cite_reports_a_damaged_run_and_cites_the_rest(root, tmp_path, capsys):
     source = TINY.folder(root)
     shutil.copytree(source, tmp_path / "runs" / "tiny" / source.name)
@@ -245,6 +254,9 @@ def test_cite_reports_a_damaged_run_and_cites_the_rest(root, tmp_path, capsys):
         ("config.toml", "a = " + "[" * 5000),
         ("config.toml", 'device = "tpu"'),
         ("trial.json", "[]"),
+        ("trial.json", "null"),
+        ("trial.json", '{"trial": {"name": "renamed", "settings": {"device": "tpu", "task": "copy"}, "seed": 0}}'),
+        ("trial.json", '{"trial": {"name": [], "settings": {}, "seed": 0}, "result": {}}'),
     ):
         folder = tmp_path / "runs" / "studies" / "copy-200" / "cpu" / "0123456789"
         folder.mkdir(parents=True)

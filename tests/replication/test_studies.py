@@ -209,7 +209,7 @@ def test_the_page_lists_trials_that_were_not_run(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "content", ['{"result": null}', "{}", '{"trial": {"seed": 0}, "result": null}', '{"result": {}}']
+    "content", ["null", "[]", '{"result": null}', "{}", '{"trial": {"seed": 0}, "result": null}', '{"result": {}}']
 )
 def test_a_trial_file_without_a_result_is_refused(content, tmp_path, monkeypatch):
     monkeypatch.setattr(STUDY, "run", lambda trial, folder, progress: WHOLE)

@@ -400,6 +400,18 @@ DAMAGE = {
 }
 
 
+def damage(path, content):
+    """Write a file, or make a pipe, a folder or a link to a device instead."""
+    if content == "fifo":
+        os.mkfifo(path)
+    elif content == "folder":
+        path.mkdir()
+    elif content.startswith("/"):
+        path.symlink_to(content)
+    else:
+        path.write_text(content)
+
+
 @pytest.mark.parametrize(
     ("name", "content"),
     [(name, each) for name, contents in DAMAGE.items() for each in contents],
@@ -409,14 +421,7 @@ def test_one_damaged_file_flags_its_row_and_stops_no_listing(runs, name, content
     damaged = "c" if name in ("metrics.jsonl", "checkpoint.safetensors") else "b"  # c is not finished
     path = next(path for path in sorted(runs.rglob(name)) if path.parent.name == damaged)
     path.unlink()
-    if content == "fifo":
-        os.mkfifo(path)
-    elif content == "folder":
-        path.mkdir()
-    elif content.startswith("/"):
-        path.symlink_to(content)
-    else:
-        path.write_text(content)
+    damage(path, content)
     rows = {Path(row["folder"]).name: row for row in read_runs(runs)}
     assert sorted(rows) == ["a", "b", "c", "d"]
     assert name in rows[damaged]["problem"]
@@ -424,6 +429,29 @@ def test_one_damaged_file_flags_its_row_and_stops_no_listing(runs, name, content
     for words in ([], ["--json"], ["--sort", "loss"], ["--csv", str(runs / "table.csv")]):
         assert main(["runs", "--root", str(runs), *words]) == 0
     assert name in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["[" * 100_000, '{"trials": ' + "9" * 5000 + "}", "null", '{"trials": [[]]}', "fifo", "/dev/zero"],
+    ids=lambda text: text[:12],
+)
+def test_damaged_results_of_a_study_stop_no_listing(tmp_path, capsys, content):
+    trial = tmp_path / "runs" / "studies" / "fisher-table" / "smoke" / "0123456789"
+    trial.mkdir(parents=True)
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "copy-200.cpu.json").write_text(json.dumps({"trials": [TRIAL]}))
+    for path in (trial / "trial.json", trial.parent / "summary.json", tmp_path / "results" / "fisher-table.cpu.json"):
+        damage(path, content)
+    folders = ["--results", str(tmp_path / "results"), "--root", str(tmp_path / "runs")]
+    for command in ("studies", "scoreboard"):
+        assert main([command, *folders, "--json"]) == 0
+        captured = capsys.readouterr()
+        text = captured.out + captured.err
+        assert "fisher-table.cpu.json" in text
+        assert "trial.json" in text
+    rows = find_study_results(tmp_path / "results", tmp_path / "runs")
+    assert [row.problem is None for row in rows] == [True, False, False]
 
 
 def test_an_endless_version_is_shortened(runs):
