@@ -15,6 +15,7 @@ from importlib import import_module
 from typing import Any
 
 import torch
+from benchmarks.slow_manifolds import false_alarm, wrong_shape
 from mpmath import mp
 from tests.cells.test_cells import CELLS
 from tests.kernels.test_kernels import COMPLEX, REAL, inputs, reference
@@ -162,6 +163,21 @@ def fisher_equals_digits(case: Case) -> float:
     return error
 
 
+def no_false_manifold(case: Case) -> None:
+    """Check that the slow-manifold lens claims none for a random system without one."""
+    _raise_if(false_alarm(case.number, case.seed))
+
+
+def planted_manifold_is_named(case: Case) -> None:
+    """Check that the slow-manifold lens names the topology of a random planted manifold."""
+    _raise_if(wrong_shape(case.number, case.seed))
+
+
+def _raise_if(message: str) -> None:
+    if message:
+        raise AssertionError(message)
+
+
 def batch_of(module: str) -> Callable[[int, int], Mapping[str, Any]]:
     """Return the function `check` of a module of this folder, imported when it is called."""
 
@@ -180,6 +196,8 @@ def batch_of(module: str) -> Callable[[int, int], Mapping[str, Any]]:
 CHECKS = (
     Batch("maps", "fixed points of random two-dimensional maps against all roots", batch_of("numerics_maps"), 2000),
     Batch("binding", "planted binding models: rotations, leaks, noise, transients", batch_of("numerics_binding"), 200),
+    Check("no-manifold", "systems without a slow manifold, of which none may be claimed", no_false_manifold, 200),
+    Check("manifolds", "planted lines, rings, planes, spheres, tori: their topology", planted_manifold_is_named, 60),
     Check("fisher", f"Fisher memory of random networks against {DIGITS} digits", fisher_equals_digits, 200),
     Check("scans", "every cell's scan against its loop, with gradients, in float64", scan_equals_loop, 20 * len(CELLS)),
     Check("chunks", "the same in chunks that the backward pass recomputes", chunks_equal_loop, 10 * len(CELLS)),

@@ -13,8 +13,10 @@ from scipy.spatial import KDTree
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
-from mnemoscope.lenses.dynamics import Dynamics
+from mnemoscope.lenses.fixed_points.starts import advance
 from mnemoscope.lenses.slow_manifold.curve import Curve
+from mnemoscope.lenses.slow_manifold.homology import pairwise_distances
+from mnemoscope.lenses.slow_manifold.view import View
 
 STILL = 1e-11
 """A drift of less than this share of the range per step is rounding."""
@@ -34,6 +36,8 @@ class CurveDrift:
     positions: np.ndarray
     drift: np.ndarray
     """Signed way along the curve in one step."""
+    moved: np.ndarray
+    """Signed way along the curve in many steps: it has the sign of the drift, and a smaller relative error."""
 
     @property
     def range(self) -> float:
@@ -66,28 +70,28 @@ class CurveDrift:
         """Return orthonormal tangent vectors (states, 1, size)."""
         return self.curve.project(states)[1][:, None]
 
-    def rests(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the positions at which the drift changes sign, and whether it leads towards each (stable).
+    def sign_changes(self, clear: bool = True) -> tuple[np.ndarray, np.ndarray]:
+        """Return the positions at which the drift changes sign, and the states before and after each (changes, 2).
 
-        Signs count where the drift stands out from its scatter between neighbours.
+        By default signs count only where the motion stands out from its scatter between neighbours.
         """
         order = np.argsort(self.positions, kind="stable")
-        s, g = self.positions[order], self.drift[order]
-        if len(g) < 3 or np.abs(g).max() <= STILL * self.range:
-            return np.zeros(0), np.zeros(0, bool)
-        scatter = 3 * float(np.median(np.abs(g[1:-1] - 0.5 * (g[:-2] + g[2:]))))
-        clear = np.abs(g) > scatter
-        s, g = s[clear], g[clear]
-        following = np.roll(np.arange(len(s)), -1)
-        pairs = [(a, b) for a, b in enumerate(following) if g[a] * g[b] < 0 and (self.curve.closed or a < b)]
-        places, stable = [], []
-        for a, b in pairs:
-            way = (s[b] - s[a]) % self.range if self.curve.closed else s[b] - s[a]
-            place = s[a] + way * g[a] / (g[a] - g[b])
-            places.append(place % self.range if self.curve.closed else place)
-            stable.append(bool(g[a] > 0))
-        order = np.argsort(places)
-        return np.array(places, float)[order], np.array(stable, bool)[order]
+        g = self.moved[order]
+        if self.still or len(g) < 3:
+            return np.zeros(0), np.zeros((0, 2), int)
+        scatter = 3 * float(np.median(np.abs(g[1:-1] - 0.5 * (g[:-2] + g[2:])))) if clear else STILL * self.range
+        signed = order[np.abs(g) > scatter]
+        pairs = np.column_stack([signed, np.roll(signed, -1)])[: len(signed) - (not self.curve.closed)]
+        pairs = pairs[self.moved[pairs[:, 0]] * self.moved[pairs[:, 1]] < 0]
+        (s, later), (g, after) = self.positions[pairs].T, self.moved[pairs].T
+        way = (later - s) % self.range if self.curve.closed else later - s
+        places = s + way * g / (g - after)
+        return (places % self.range if self.curve.closed else places), pairs
+
+    @property
+    def still(self) -> bool:
+        """Whether nothing drifts, up to rounding."""
+        return _largest(self.drift) <= STILL * self.range
 
 
 @dataclass(frozen=True)
@@ -125,24 +129,34 @@ class SurfaceDrift:
         around = self.positions[nearest]
         return np.linalg.svd(around - around.mean(1, keepdims=True), full_matrices=False)[2][:, : self.dimension]
 
-    def rests(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return nothing: signs show no rest points on a surface."""
-        return np.zeros(0), np.zeros(0, bool)
+    def slowest(self) -> list[int]:
+        """Return the states that drift less than their neighbours, where a search for fixed points may start."""
+        if self.still:
+            return []
+        nearest = self._tree.query(self.positions, k=min(NEIGHBOURS, len(self.positions)))[1]
+        speed = np.linalg.norm(self.drift, axis=1)
+        return np.flatnonzero(speed <= speed[nearest].min(1)).tolist()
+
+    @property
+    def still(self) -> bool:
+        """Whether nothing drifts, up to rounding."""
+        return _largest(self.drift) <= STILL * self.range
 
 
 Drift = CurveDrift | SurfaceDrift
 
 
-def drift_on_curve(system: Dynamics, states: Float[Tensor, "states size"], curve: Curve) -> CurveDrift:
-    """Return the part of each state's next step that is tangent to the curve."""
-    position, tangent, _ = curve.project(_array(states))
-    return CurveDrift(curve, position, (_next_step(system, states) * tangent).sum(1))
+def drift_on_curve(view: View, states: Float[Tensor, "states size"], curve: Curve, steps: int) -> CurveDrift:
+    """Return the part of each state's next step that is tangent to the curve, and its way along it in these steps."""
+    position, tangent, _ = curve.project(_array(view(states)))
+    later = curve.project(_array(view(advance(view.system, states, steps))))[0]
+    return CurveDrift(curve, position, (_motion(view, states) * tangent).sum(1), curve.difference(later, position))
 
 
-def drift_on_surface(system: Dynamics, states: Float[Tensor, "states size"], dimension: int) -> SurfaceDrift:
+def drift_on_surface(view: View, states: Float[Tensor, "states size"], dimension: int) -> SurfaceDrift:
     """Return the part of each state's next step that is tangent to the surface of the states."""
-    positions, step = _array(states), _next_step(system, states)
-    diameter = float(torch.cdist(states, states).max())
+    positions, step = _array(view(states)), _motion(view, states)
+    diameter = float(pairwise_distances(positions).max())
     tangents = SurfaceDrift(positions, step, diameter, dimension).tangents(positions)
     return SurfaceDrift(
         positions, np.einsum("ndk,nd->nk", tangents, (tangents @ step[:, :, None])[:, :, 0]), diameter, dimension
@@ -183,21 +197,18 @@ def predict_errors(
 
 
 def measure_errors(
-    system: Dynamics, states: Float[Tensor, "states size"], drift: Drift, delays: Sequence[int]
+    view: View, states: Float[Tensor, "states size"], drift: Drift, delays: Sequence[int]
 ) -> list[float]:
     """Return the mean distance along the manifold that the network moves from each state, after each delay."""
-    start, errors, time = drift.place(_array(states)), [], 0
-    with torch.no_grad():
-        for delay in sorted(delays):
-            for _ in range(delay - time):
-                states = system(states)
-            time = delay
-            errors.append(float(drift.errors(drift.place(_array(states)), start).mean()))
+    start, errors, time = drift.place(_array(view(states))), [], 0
+    for delay in sorted(delays):
+        states, time = advance(view.system, states, delay - time), delay
+        errors.append(float(drift.errors(drift.place(_array(view(states))), start).mean()))
     return errors
 
 
 def noise_gain(
-    system: Dynamics, states: Float[Tensor, "states size"], drift: Drift, settling: int
+    view: View, states: Float[Tensor, "states size"], drift: Drift, settling: int
 ) -> Float[np.ndarray, " states"]:
     """Return the squared gain of noise: the variance along the manifold per variance of isotropic noise in one step.
 
@@ -209,7 +220,8 @@ def noise_gain(
     with torch.enable_grad():
         settled = inputs
         for _ in range(settling):
-            settled = system(settled)
+            settled = view.system(settled)
+        settled = view(settled)
         tangents = torch.from_numpy(np.ascontiguousarray(drift.tangents(_array(settled)))).to(settled)
         gain = np.zeros(len(states))
         for direction in range(tangents.shape[1]):
@@ -220,7 +232,7 @@ def noise_gain(
 
 
 def simulate_noise(
-    system: Dynamics,
+    view: View,
     states: Float[Tensor, "states size"],
     drift: Drift,
     noise: float,
@@ -236,10 +248,9 @@ def simulate_noise(
     with torch.no_grad():
         for _ in range(steps):
             drawn = torch.randn(states.shape, generator=generator, dtype=states.dtype).to(states.device)
-            noisy, quiet = system(noisy) + noise * drawn, system(quiet)
-        for _ in range(settling):
-            noisy, quiet = system(noisy), system(quiet)
-    errors = drift.errors(drift.place(_array(noisy)), drift.place(_array(quiet))) * drift.range
+            noisy, quiet = view.system(noisy) + noise * drawn, view.system(quiet)
+    ends = (drift.place(_array(view(advance(view.system, states, settling)))) for states in (noisy, quiet))
+    errors = drift.errors(*ends) * drift.range
     return float((errors**2).mean()) / steps
 
 
@@ -247,9 +258,9 @@ def _largest(velocity: np.ndarray) -> float:
     return float(np.abs(velocity).max() if velocity.ndim == 1 else np.linalg.norm(velocity, axis=1).max())
 
 
-def _next_step(system: Dynamics, states: Tensor) -> np.ndarray:
+def _motion(view: View, states: Tensor) -> np.ndarray:
     with torch.no_grad():
-        return _array(system(states) - states)
+        return _array(view.motion(states))
 
 
 def _array(tensor: Tensor) -> np.ndarray:

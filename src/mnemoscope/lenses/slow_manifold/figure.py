@@ -112,9 +112,13 @@ def _draw_drift(axes: Any, result: SlowManifold, project: Projection, colours: C
             colour, marker = (colours["stable"], "o") if stable else (colours["saddle-1"], "D")
             label = f"{'stable' if stable else 'unstable'} rest ({len(rests)})"
             axes.scatter(rests, np.zeros(len(rests)), color=colour, marker=marker, label=label, **style)
+    doubtful = scale * to_array(result.doubtful)
+    if len(doubtful):
+        style = {"s": 30, "zorder": 3, "facecolor": "none", "edgecolor": colours["muted"]}
+        axes.scatter(doubtful, np.zeros(len(doubtful)), label=f"uncertain ({len(doubtful)})", **style)
     unit = "degrees" if ring else "arc length"
     axes.set(xlabel=f"position ({unit})", ylabel=f"drift per step ({unit})", title="Drift along it")
-    if len(result.rests):
+    if len(result.rests) + len(doubtful):
         axes.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
     if ring:
         axes.set_xticks([0, 90, 180, 270, 360])

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Bool, Float, Int
-from mnemoscope.lenses.dynamics import Dynamics
 from mnemoscope.lenses.fixed_points.starts import advance
 from mnemoscope.lenses.slow_manifold.homology import farthest_points, pairwise_distances, spanning_tree
+from mnemoscope.lenses.slow_manifold.view import View
 
 LANDMARKS = 80
 """Evenly spread states between which gaps are sought."""
@@ -30,8 +30,9 @@ INSIDE = (0.15, 0.95)
 least and at most this."""
 
 
+@torch.no_grad()
 def fill_gaps(
-    system: Dynamics, states: Float[Tensor, "states size"], speed: float, steps: int
+    view: View, states: Float[Tensor, "states size"], speed: float, steps: int
 ) -> Float[Tensor, "filled size"]:
     """Return slow states that lie in the gaps between settled states.
 
@@ -43,32 +44,33 @@ def fill_gaps(
     filled = states[:0]
     for _ in range(ROUNDS):
         cloud = torch.cat([states, filled])
-        net = cloud[farthest_points(_array(cloud), LANDMARKS).tolist()]
-        pairs = neighbours(_array(net))
+        net = cloud[farthest_points(_array(view(cloud)), LANDMARKS).tolist()]
+        pairs = neighbours(_array(view(net)))
         ends = net[pairs[:, 0].tolist()], net[pairs[:, 1].tolist()]
         if not len(pairs):
             break
-        found, inside = _settled_between(system, *ends, speed, steps)
+        found, inside = _settled_between(view, *ends, speed, steps)
         if not bool(inside.any()):
             break
         filled = torch.cat([filled, found[inside]])
     return filled
 
 
+@torch.no_grad()
 def separate_groups(
-    system: Dynamics, states: Float[Tensor, "states size"], speed: float, steps: int
+    view: View, states: Float[Tensor, "states size"], speed: float, steps: int
 ) -> Int[np.ndarray, " states"]:
     """Return the group of each state, numbered from the largest group to the smallest.
 
     The states fall apart at edges of their minimum spanning tree (H0 of persistent homology) that are wide and have no
     slow states between their ends: isolated memories.
     """
-    apart = pairwise_distances(_array(states))
+    apart = pairwise_distances(_array(view(states)))
     edges = np.array(spanning_tree(apart)).reshape(-1, 2)
     wide = apart[edges[:, 0], edges[:, 1]] > TESTED * apart.max()
     ends = states[edges[wide, 0].tolist()], states[edges[wide, 1].tolist()]
     connected = ~wide
-    connected[wide] = _stays_between(system, *ends, speed, steps).cpu().numpy()
+    connected[wide] = _stays_between(view, *ends, speed, steps).cpu().numpy()
     label = np.arange(len(states))
     for a, b in edges[connected]:
         label[label == label[b]] = label[a]
@@ -79,40 +81,37 @@ def separate_groups(
 
 
 def _settled_between(
-    system: Dynamics, low: Float[Tensor, "pairs size"], high: Float[Tensor, "pairs size"], speed: float, steps: int
+    view: View, low: Float[Tensor, "pairs size"], high: Float[Tensor, "pairs size"], speed: float, steps: int
 ) -> tuple[Float[Tensor, "pairs size"], Bool[Tensor, " pairs"]]:
     """Return a slow state between the two states of each pair, and whether there is one."""
-    state = found = _placed(low, high)
+    state = found = _placed(view, low, high)
     inside, time = torch.zeros(len(low), dtype=torch.bool, device=low.device), 0
     for share in MOMENTS:
-        state, time = advance(system, state, int(share * steps) - time), int(share * steps)
-        now = _is_between(state, low, high) & _is_slow(system, state, speed)
+        state, time = advance(view.system, state, int(share * steps) - time), int(share * steps)
+        now = _is_between(view(state), view(low), view(high)) & (view.speed(state) <= speed)
         found, inside = torch.where(now[:, None], state, found), inside | now
     return found, inside
 
 
 def _stays_between(
-    system: Dynamics, low: Float[Tensor, "pairs size"], high: Float[Tensor, "pairs size"], speed: float, steps: int
+    view: View, low: Float[Tensor, "pairs size"], high: Float[Tensor, "pairs size"], speed: float, steps: int
 ) -> Bool[Tensor, " pairs"]:
     """Return whether a state between two others stays between them while all three move, and is slow.
 
     Drift along a curve keeps the order of states, so that the test does not depend on how wide the gap is.
     """
-    state, low, high = (advance(system, states, steps) for states in (_placed(low, high), low, high))
-    return _is_between(state, low, high) & _is_slow(system, state, speed)
+    state, low, high = (advance(view.system, states, steps) for states in (_placed(view, low, high), low, high))
+    return _is_between(view(state), view(low), view(high)) & (view.speed(state) <= speed)
 
 
-def _placed(low: Tensor, high: Tensor) -> Tensor:
-    return low + FRACTION * (high - low)
+def _placed(view: View, low: Tensor, high: Tensor) -> Tensor:
+    """Return states between two others; around an oscillation, only the mean is moved."""
+    return low + FRACTION * (view(high) - view(low))
 
 
 def _is_between(state: Tensor, low: Tensor, high: Tensor) -> Tensor:
     apart = torch.stack([(state - end).norm(dim=1) for end in (low, high)]) / (low - high).norm(dim=1)
     return (apart.min(0).values >= INSIDE[0]) & (apart.max(0).values <= INSIDE[1])
-
-
-def _is_slow(system: Dynamics, state: Tensor, speed: float) -> Tensor:
-    return (advance(system, state, 1) - state).norm(dim=1) <= speed
 
 
 def neighbours(points: np.ndarray) -> np.ndarray:

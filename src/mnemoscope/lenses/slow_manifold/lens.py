@@ -11,12 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mnemoscope.base.array_types import Bool
 from mnemoscope.base.validation import check_whole
 from mnemoscope.cells import State
 from mnemoscope.lenses.attractors.composition import as_map
 from mnemoscope.lenses.dynamics import Dynamics
-from mnemoscope.lenses.fixed_points.lens import find_fixed_points
 from mnemoscope.lenses.fixed_points.result import FixedPoints
 from mnemoscope.lenses.fixed_points.starts import FromTrajectories, StartStrategy, as_starts, seeded_generator
 from mnemoscope.lenses.slow_manifold.curve import fit_curve
@@ -30,29 +28,20 @@ from mnemoscope.lenses.slow_manifold.drift import (
     simulate_noise,
 )
 from mnemoscope.lenses.slow_manifold.gaps import fill_gaps, separate_groups
-from mnemoscope.lenses.slow_manifold.homology import farthest_points
+from mnemoscope.lenses.slow_manifold.homology import pairwise_distances
+from mnemoscope.lenses.slow_manifold.kept import SHRINKING, Kept, keep_slow_states
+from mnemoscope.lenses.slow_manifold.rests import fixed_points_on, rests_on_curve
 from mnemoscope.lenses.slow_manifold.result import SlowManifold
-from mnemoscope.lenses.slow_manifold.settling import Settling, settle, spread, wait_for_speed
+from mnemoscope.lenses.slow_manifold.settling import spread
 from mnemoscope.lenses.slow_manifold.shape import FEWEST, Shape, shape_of
+from mnemoscope.lenses.slow_manifold.view import View
 
 STARTS = 300
 """Number of visited states from which the search starts."""
-DOUBLINGS = 4
-"""How often the settling time may be doubled until the speeds are on their plateau."""
-CROSSED = 0.1
-"""A state is slow if it crosses at most this share of the diameter of all settled states within `steps` steps."""
-FASTER = 3.0
-"""A slow state was at most this many times faster than allowed in the second half of its settling."""
-CONTRACTED = 0.02
-"""With less than this share of their first spread left, the states have contracted to one point."""
-SHRINKING = 0.8
-"""With less than this share of its spread left after twice the time, a set of states still contracts."""
 DETOUR = 1.5
 """A curve this many times longer than the shortest tree through its vertices jumps between branches."""
-NEAR = 0.05
-"""Fixed points within this share of the diameter lie on the manifold."""
-FIXED_POINT_STARTS, NOISE_STARTS = 16, 100
-"""Evenly spread states from which fixed points are searched, besides those at rest; states on which noise acts."""
+NOISE_STARTS = 100
+"""States on which noise acts."""
 
 
 def find_slow_manifold(
@@ -61,7 +50,7 @@ def find_slow_manifold(
     starts: State | StartStrategy | None = None,
     *,
     speed: float | None = None,
-    steps: int = 60,
+    steps: int | None = None,
     delays: Sequence[int] = (10, 30, 100, 300),
     tolerance: float = 0.1,
     noise: float | None = None,
@@ -81,11 +70,12 @@ def find_slow_manifold(
         inputs: a batch (time, batch, features) of the task; the search starts from 300 states that the network visits.
         starts: the states to start from instead, flat or in the form of the cell, or a strategy. States that the
             network visits are best: from random states it may settle elsewhere.
-        speed: largest length of a step at which a state counts as slow. Each start is kept at the first settled state
-            that is at most this fast. By default it is chosen: a state must cross at most a tenth of the diameter of
-            all settled states within `steps` steps.
-        steps: the states settle for at least twice as many steps, and longer until their speeds stop falling. A set
-            that loses a fifth of its spread from the first half of that time to the second contracts, and is no memory.
+        speed: largest length of a step at which a state counts as slow. Each start is kept at the first of its states
+            that is at most this fast. By default the starts settle until their speeds stop falling, and a state is slow
+            if it crosses at most a tenth of the diameter of all settled states within `steps` steps.
+        steps: time scale of the memory. The states settle for at least twice as many steps, and longer until their
+            speeds stop falling. A set that loses a fifth of its spread from the first half of that time to the second
+            contracts, and is no memory. By default 60, then 30 and 15 if the states contract.
         delays: steps after which the error of a held value is predicted from the drift and measured.
         tolerance: mean error, as a share of the range, at which a value counts as lost.
         noise: standard deviation of noise in every number of the state and step, for the diffusion; by default a
@@ -108,59 +98,55 @@ def find_slow_manifold(
 
     """
     system = as_map(dynamics, dt)
-    check_whole(2, steps=steps)
+    if steps is not None:
+        check_whole(2, steps=steps)
     for delay in delays:
         check_whole(1, delays=delay)
     for name, value in (("speed", speed), ("tolerance", tolerance), ("noise", noise)):
         if value is not None and not (isinstance(value, int | float) and 0 < value < float("inf")):
             raise ValueError(f"{name} must be a positive number, but is {value!r}.")
     generator = seeded_generator(seed)
-    given = _starts(dynamics, inputs, starts, generator)
-    longest = 2 * steps * 2**DOUBLINGS
-    settling = settle(system, given, steps, longest)
-    states, speeds, slow = settling.states, settling.speeds, torch.ones(len(settling.states), dtype=torch.bool)
-    limit = CROSSED * settling.diameter / steps if speed is None else float(speed)
-    if speed is None:
-        slow = ((settling.speeds <= limit) & (settling.peak <= FASTER * limit)).cpu()
-    else:
-        states, speeds, arrived = wait_for_speed(system, states, limit, longest - settling.steps)
-        slow = arrived >= 0
-    kept = settling.finite.clone()
-    kept[settling.finite] = slow
-    result = _nothing(settling, kept, states[slow], speeds[slow], limit, speed is None, tolerance, dt)
-    reason = _why_none(settling, slow)
+    found, reason = keep_slow_states(system, _starts(dynamics, inputs, starts, generator), speed, steps)
+    view, settling = found.view, found.settling
+    states = found.states[found.slow.to(found.states.device)]
+    result = _nothing(found, _shown(view, states), speed is None, tolerance, dt)
     if reason:
         return replace(result, reason=reason)
-    filled = fill_gaps(system, states[slow], limit, settling.steps)
-    cloud = torch.cat([states[slow], filled])
-    group = separate_groups(system, cloud, limit, settling.steps)
-    shapes = _shapes(settling, cloud, group, slow, seed)
+    filled = fill_gaps(view, states, found.limit, settling.steps)
+    cloud = torch.cat([states, filled])
+    group = separate_groups(view, cloud, found.limit, settling.steps)
+    shapes = _shapes(found, _shown(view, cloud), group, seed)
     result = replace(
         result,
-        filled=filled.cpu(),
-        group=torch.from_numpy(group[: int(slow.sum())]),
+        filled=_shown(view, filled).cpu(),
+        group=torch.from_numpy(group[: len(states)]),
         topologies=tuple(shape.topology for shape in shapes),
         dimensions=tuple(shape.dimension for shape in shapes),
         doubts=tuple(shape.reason for shape in shapes),
     )
-    members = states[slow][(result.group == 0).to(states.device)]
+    members = states[(result.group == 0).to(states.device)]
     everything = cloud[torch.from_numpy(group == 0).to(states.device)]
     main = shapes[0]
     if len(members) < FEWEST and main.topology != "point":
         return replace(result, reason=f"{len(members)} starts on it are too few, {FEWEST} are needed: pass more starts")
     if main.topology == "point" or main.dimension == 0:
         return replace(result, reason=_why_isolated(shapes))
-    shape, drift = _drift(system, everything, main)
-    result = replace(
+    shape, drift = _drift(view, everything, main, settling.steps)
+    points = fixed_points_on(dynamics, view, everything, drift, fixed_points, seed)
+    described = replace(
         result,
+        reason="",
         topologies=(shape.topology, *result.topologies[1:]),
         doubts=(shape.reason, *result.doubts[1:]),
+        fixed_points=points,
         **_described(shape, drift),
-        **_errors(system, members, drift, delays, tolerance),
-        **_noise(system, members, drift, noise, steps, settling.steps, generator),
+        **rests_on_curve(drift, points, view.window),
+        **_errors(view, members, drift, delays, tolerance),
+        **_noise(view, members, drift, noise, found.steps, settling.steps, generator),
     )
-    found = _fixed_points(dynamics, everything, drift, fixed_points, seed)
-    return replace(result, reason="", fixed_points=found)
+    if view.window > 1 and not described.consistent:
+        return replace(result, reason="the states stay fast, and their means do not move as their drift predicts")
+    return described
 
 
 def _starts(dynamics: Dynamics, inputs: Tensor | None, starts: Any, generator: torch.Generator) -> Tensor:
@@ -177,41 +163,19 @@ def _starts(dynamics: Dynamics, inputs: Tensor | None, starts: Any, generator: t
     return as_starts(dynamics, FromTrajectories(inputs, number), generator)
 
 
-def _why_none(settling: Settling, slow: Bool[Tensor, " finite"]) -> str:
-    """Return why the settled states cannot be a slow manifold; empty if they may be one."""
-    total = len(settling.finite)
-    if 2 * len(settling.states) < total:
-        return f"{total - len(settling.states)} of {total} starts diverge"
-    if settling.kept <= CONTRACTED:
-        return (
-            f"all states contract to one point ({settling.kept:.3f} of their spread is left after {settling.steps} "
-            f"steps)"
-        )
-    if settling.kept_longer < SHRINKING:
-        return (
-            f"the states still contract: {settling.kept_longer:.2f} of the spread after {settling.steps // 2} steps is "
-            f"left after {settling.steps}"
-        )
-    if 2 * int(slow.sum()) < total:
-        return f"only {int(slow.sum())} of {total} starts become slow"
-    return ""
-
-
-def _shapes(
-    settling: Settling, states: Tensor, group: np.ndarray, slow: Bool[Tensor, " finite"], seed: int
-) -> list[Shape]:
+def _shapes(found: Kept, shown: Tensor, group: np.ndarray, seed: int) -> list[Shape]:
     """Return the shape of each group of states; a group that still contracts is a point.
 
     The slow settled states come first, and states in gaps between them last.
     """
-    whole = float(torch.cdist(states, states).max())
+    whole, slow = float(torch.cdist(shown, shown).max()), found.slow.to(shown.device)
     shapes = []
     for number in range(group.max() + 1):
-        members = torch.from_numpy(group == number).to(states.device)
+        members = torch.from_numpy(group == number).to(shown.device)
         settled = members[: int(slow.sum())]
-        before, after = (spread(part[slow][settled]) for part in (settling.half, settling.states))
+        before, after = (spread(part[slow][settled]) for part in (found.settling.half, found.settling.shown))
         contracts = before > 0 and after < SHRINKING * before
-        shapes.append(Shape("point", 0) if contracts else shape_of(_array(states[members]), whole, seed))
+        shapes.append(Shape("point", 0) if contracts else shape_of(_array(shown[members]), whole, seed))
     return shapes
 
 
@@ -222,21 +186,20 @@ def _why_isolated(shapes: list[Shape]) -> str:
     return f"the states settle at {points} isolated point{'s' * (points > 1)}"
 
 
-def _drift(system: Dynamics, members: Tensor, shape: Shape) -> tuple[Shape, Drift]:
+def _drift(view: View, members: Tensor, shape: Shape, steps: int) -> tuple[Shape, Drift]:
     """Return the drift on a group of states, whose shape is undecided if no curve passes through them."""
     if shape.dimension == 1:
-        curve = fit_curve(_array(members), closed=shape.topology == "ring")
+        curve = fit_curve(_array(_shown(view, members)), closed=shape.topology == "ring")
         if shape.topology != "undecided" and curve.detour <= DETOUR:
-            return shape, drift_on_curve(system, members, curve)
+            return shape, drift_on_curve(view, members, curve, steps)
         if shape.topology != "undecided":
             shape = replace(
                 shape, topology="undecided", reason="no single curve passes through all states: it branches"
             )
-    return shape, drift_on_surface(system, members, shape.dimension)
+    return shape, drift_on_surface(view, members, shape.dimension)
 
 
 def _described(shape: Shape, drift: Drift) -> dict[str, Any]:
-    rests, stable = drift.rests()
     curve = getattr(drift, "curve", None)
     positions, velocity = drift.positions, drift.drift
     return {
@@ -250,17 +213,15 @@ def _described(shape: Shape, drift: Drift) -> dict[str, Any]:
         "curve": torch.zeros(0, drift.positions.reshape(len(drift.positions), -1).shape[1])
         if curve is None
         else torch.from_numpy(curve.vertices.copy()),
-        "rests": torch.from_numpy(rests),
-        "rests_stable": torch.from_numpy(stable),
     }
 
 
-def _errors(system: Dynamics, members: Tensor, drift: Drift, delays: Sequence[int], tolerance: float) -> dict[str, Any]:
+def _errors(view: View, members: Tensor, drift: Drift, delays: Sequence[int], tolerance: float) -> dict[str, Any]:
     delays = tuple(sorted(int(delay) for delay in delays))
-    predicted, lifetime = predict_errors(drift, drift.place(_array(members)), delays, tolerance)
+    predicted, lifetime = predict_errors(drift, drift.place(_array(_shown(view, members))), delays, tolerance)
     velocity = drift.drift.reshape(len(drift.drift), -1)
     fastest = float(np.linalg.norm(velocity, axis=1).max()) / drift.range
-    measured = measure_errors(system, members, drift, delays)
+    measured = measure_errors(view, members, drift, delays)
     return {
         "delays": delays,
         "predicted": torch.tensor(predicted, dtype=torch.float64),
@@ -271,7 +232,7 @@ def _errors(system: Dynamics, members: Tensor, drift: Drift, delays: Sequence[in
 
 
 def _noise(
-    system: Dynamics,
+    view: View,
     members: Tensor,
     drift: Drift,
     noise: float | None,
@@ -279,49 +240,23 @@ def _noise(
     settling: int,
     generator: torch.Generator,
 ) -> dict[str, float]:
-    diameter = float(torch.cdist(members, members).max())
+    diameter = float(pairwise_distances(_array(_shown(view, members))).max())
     sigma = 1e-3 * diameter if noise is None else float(noise)
     chosen = members[torch.randperm(len(members), generator=generator)[:NOISE_STARTS].to(members.device)]
-    gain = float(noise_gain(system, chosen, drift, settling).mean())
-    simulated = simulate_noise(system, members, drift, sigma, steps, settling, generator)
+    gain = float(noise_gain(view, chosen, drift, settling).mean())
+    simulated = simulate_noise(view, members, drift, sigma, steps, settling, generator)
     return {"noise": sigma, "diffusion": sigma**2 * gain, "diffusion_measured": simulated}
 
 
-def _fixed_points(
-    dynamics: Dynamics, members: Tensor, drift: Drift, known: FixedPoints | None, seed: int
-) -> FixedPoints:
-    """Return the fixed points near the manifold: known ones, or those reached from states at rest or evenly spread."""
-    fp = known
-    if fp is None:
-        rows = farthest_points(_array(members), FIXED_POINT_STARTS).tolist()
-        rests = drift.rests()[0]
-        rows += [int(drift.errors(drift.positions, np.full_like(drift.positions, rest)).argmin()) for rest in rests]
-        fp = find_fixed_points(dynamics, members[sorted(set(rows))], seed=seed)
-    diameter = float(torch.cdist(members, members).max())
-    if not len(fp):
-        return fp[[]]
-    apart = torch.cdist(fp.states.to(members.cpu()), members.cpu()).min(1).values
-    return fp[(apart <= NEAR * diameter).nonzero()[:, 0].tolist()]
-
-
-def _nothing(
-    settling: Settling,
-    kept: Tensor,
-    states: Tensor,
-    speeds: Tensor,
-    speed: float,
-    chosen: bool,
-    tolerance: float,
-    dt: float | None,
-) -> SlowManifold:
+def _nothing(found: Kept, states: Tensor, chosen: bool, tolerance: float, dt: float | None) -> SlowManifold:
     """Return the result before any shape is known."""
-    none = torch.zeros(0, dtype=torch.float64)
+    none, settling = torch.zeros(0, dtype=torch.float64), found.settling
     return SlowManifold(
-        kept=kept,
+        kept=found.starts,
         diverged=int((~settling.finite).sum()),
         states=states.cpu(),
-        speeds=speeds.cpu(),
-        speed=speed,
+        speeds=found.speeds.cpu()[found.slow],
+        speed=found.limit,
         speed_chosen=chosen,
         settling=settling.steps,
         plateau=settling.plateau,
@@ -351,7 +286,13 @@ def _nothing(
         tolerance=tolerance,
         lifetime=nan,
         dt=dt,
+        window=found.view.window,
     )
+
+
+@torch.no_grad()
+def _shown(view: View, states: Tensor) -> Tensor:
+    return view(states)
 
 
 def _array(tensor: Tensor) -> np.ndarray:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf, isfinite, nan, pi, sqrt
 from typing import ClassVar
 
@@ -16,6 +17,9 @@ from mnemoscope.lenses.result import Result
 
 NAMED = ("line", "ring", "plane", "sphere", "torus")
 """Topologies of a continuous slow manifold that are distinguished."""
+
+EULER = {"ring": 0, "sphere": 2, "torus": 0}
+"""Euler characteristic of closed manifolds: the sum of the indices of all rest points (Poincaré & Hopf)."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -80,7 +84,7 @@ class SlowManifold(Result):
     curve: Float[Tensor, "vertices size"]
     """Vertices of the line or ring in order; empty for other shapes."""
     rests: Float[Tensor, " rests"]
-    """Positions on a line or ring at which the drift changes sign."""
+    """Positions of the fixed points on a line or ring, in order."""
     rests_stable: Bool[Tensor, " rests"]
     """Whether the drift leads towards each of them."""
     delays: tuple[int, ...]
@@ -105,6 +109,10 @@ class SlowManifold(Result):
     """Fixed points near the manifold."""
     dt: float | None = None
     """Length of a step of a flow; None for a map."""
+    window: int = 1
+    """Steps over which states are averaged: the network oscillates around the value that it holds; 1 if it does not."""
+    doubtful: Float[Tensor, " doubtful"] = field(default_factory=lambda: torch.zeros(0, dtype=torch.float64))
+    """Positions on a line or ring at which the estimated drift changes sign, but no fixed point was found."""
 
     def __bool__(self) -> bool:
         return not self.reason
@@ -140,6 +148,13 @@ class SlowManifold(Result):
         return bool(((larger <= 2 * smaller) | (larger <= 0.01)).all())
 
     @property
+    def rests_alternate(self) -> bool:
+        """Whether stable and unstable rests alternate along a line or ring, as they must if none is missing."""
+        stable = self.rests_stable
+        following = torch.cat([stable[1:], stable[:1]]) if self.topology == "ring" else stable[1:]
+        return bool((stable[: len(following)] != following).all())
+
+    @property
     def noise_lifetime(self) -> float:
         """Delay at which noise alone moves a value by the tolerance on average; NaN if no noise was considered."""
         if not isfinite(self.diffusion):
@@ -170,7 +185,7 @@ class SlowManifold(Result):
 
     def summary(self) -> str:
         """Return the shape, the evidence for it, the drift and the errors, in sentences."""
-        return " ".join(_sentences(self))
+        return " ".join(sentence for sentence in _sentences(self) if sentence)
 
 
 def _sentences(result: SlowManifold) -> Iterator[str]:
@@ -186,6 +201,11 @@ def _sentences(result: SlowManifold) -> Iterator[str]:
         f"{result.size_kept_longer:.3g} of that after half as many; slow means at most {result.speed:.2g} per step"
         + (" (chosen)." if result.speed_chosen else ".")
     )
+    if result.window > 1:
+        yield (
+            f"The states oscillate around the value that they hold: all this describes their means over "
+            f"{result.window} steps."
+        )
     if not result.plateau:
         yield "The speeds were still falling at the end, so the drift may be overestimated: settle longer."
     if result.topology == "undecided":
@@ -223,18 +243,7 @@ def _drift_sentences(result: SlowManifold) -> Iterator[str]:
         yield f"Mean error of a held value after {errors}."
     if not result.consistent:
         yield "The network does not move as its drift predicts, so the lifetime is not reliable: settle longer."
-    if result.topology in ("line", "ring"):
-        count, stable = len(result.rests), int(result.rests_stable.sum())
-        if not float(result.drift.abs().max()) > 1e-11 * result.range:
-            yield "It does not drift: a continuous attractor, up to rounding."
-        elif count:
-            points = 0 if result.fixed_points is None else len(result.fixed_points)
-            yield (
-                f"The estimated drift changes sign at {count} place{'s' * (count > 1)}, {stable} of them stable; "
-                f"{points} fixed point{'s' * (points != 1)} found near it."
-            )
-        else:
-            yield "The drift has the same direction everywhere, and rests nowhere on it."
+    yield _rest_sentence(result)
     held = "never" if result.lifetime == inf else f"after about {_digits(result.lifetime)} {result.unit}"
     yield f"The predicted error reaches {result.tolerance:.0%} of the range {held}."
     if isfinite(result.noise_lifetime):
@@ -243,6 +252,39 @@ def _drift_sentences(result: SlowManifold) -> Iterator[str]:
             f"Noise of {result.noise:.2g} per step does so after {_digits(result.noise_lifetime)} {result.unit} "
             f"(simulated spread: {sigma:.2f} of the predicted one)."
         )
+
+
+def _rest_sentence(result: SlowManifold) -> str:
+    """Return where a value rests: at fixed points, whose indices show whether some may be missing."""
+    if not float(result.drift.norm(dim=1).max()) > 1e-11 * result.range:
+        return "It does not drift: a continuous attractor, up to rounding."
+    doubtful = len(result.doubtful)
+    places = f"{doubtful} place{'s' * (doubtful > 1)}"
+    if result.window > 1:
+        return f"The mean drift changes sign at {places} (an estimate)." if doubtful else ""
+    points = result.fixed_points
+    if points is None or not len(points):
+        return (
+            f"The estimated drift changes sign at {places}, but no fixed point was found there."
+            if doubtful
+            else "No fixed point was found on it."
+        )
+    kinds = ", ".join(f"{number} {kind}" for kind, number in Counter(points.kind).most_common())
+    text = f"It rests at {len(points)} fixed point{'s' * (len(points) > 1)} ({kinds})"
+    expected = EULER.get(result.topology)
+    total = int(points.index.sum())
+    if expected is not None:
+        sums = f"their indices sum to {total}"
+        text += (
+            f"; {sums}, as on a {result.topology}"
+            if total == expected
+            else (f"; {sums} instead of {expected} for a {result.topology}, so some were missed")
+        )
+    elif result.topology == "line" and not result.rests_alternate:
+        text += "; stable and unstable ones do not alternate, so some were missed"
+    return (
+        f"{text}. The estimated drift changes sign at {places} more, where it is uncertain." if doubtful else f"{text}."
+    )
 
 
 def _digits(value: float) -> str:
