@@ -38,14 +38,14 @@ def inspect_cell(
     memory = inspect_slow_manifold(dynamics, trajectories, fp, options.seed)
     by_lens = lens_sections(InspectedNetwork(cell, dynamics, fp, trajectories))
     sections, lenses = [*chain(*by_lens.values())], ["fixed-points", *by_lens]
-    if memory is not None:
+    if memory:
         sections, lenses = [slow_manifold_section(memory), *sections], [*lenses, "slow-manifold"]
     content = NetworkPage(
         title, fp, facts, trajectories, command=options.command, sections=sections, slow_manifold=memory
     )
-    results = {"fixed_points": fp, "slow_manifold": memory}
+    results = {"fixed_points": fp, "slow_manifold": memory or None}
     write_with_results(Path(page), add_citations(content, lenses), results)
-    return Inspection(Path(page), fp, slow_manifold=memory)
+    return Inspection(Path(page), fp, slow_manifold=memory or None)
 
 
 def _relaxations(dynamics: Dynamics, fp: FixedPoints, seed: int, steps: int = 60) -> Float[Tensor, "time batch size"]:

@@ -123,8 +123,9 @@ def _inspect_recurrent(run: LoadedRun, tape: TapeFindings | None = None) -> Insp
     variables = inspect_variables(run.model, run.task, batch)
     by_lens = lens_sections(InspectedNetwork(run.model.cell, dynamics, fp, visited))
     found = variables if isinstance(variables, Variables) else None
-    sections, lenses, results = [], ["fixed-points"], {"fixed_points": fp, "variables": found, "slow_manifold": memory}
-    if memory is not None:
+    sections, lenses = [], ["fixed-points"]
+    results = {"fixed_points": fp, "variables": found, "slow_manifold": memory or None}
+    if memory:
         sections.append(slow_manifold_section(memory))
         lenses.append("slow-manifold")
     if tape is not None:
@@ -142,7 +143,7 @@ def _inspect_recurrent(run: LoadedRun, tape: TapeFindings | None = None) -> Insp
         sections=[*sections, *chain(*by_lens.values())],
     )
     _write(run, content, [*lenses, *by_lens], results)
-    return Inspection(run.page, fp, variables=found, tape=tape, slow_manifold=memory)
+    return Inspection(run.page, fp, variables=found, tape=tape, slow_manifold=memory or None)
 
 
 def _write(run: LoadedRun, content: NetworkPage, lenses: Sequence[str], results: Mapping[str, Result | None]) -> None:

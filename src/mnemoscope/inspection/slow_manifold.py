@@ -23,14 +23,20 @@ LARGE = 128
 def inspect_slow_manifold(
     dynamics: Dynamics, visited: Float[Tensor, "time batch size"], fp: FixedPoints, seed: int
 ) -> SlowManifold | None:
-    """Return the slow manifold on which most visited states settle; None if they do not, or the state is too large."""
+    """Return the slow manifold on which most visited states settle, or else what they do if the page should say it.
+
+    A page says that states settle at several isolated points, or that they hold a value too briefly. Otherwise, and for
+    large states, the result is None.
+    """
     if dynamics.size > LARGEST:
         return None
     states = visited.flatten(0, 1).to(dynamics.origin)
     number = min(STARTS, STARTS * LARGE // dynamics.size)
     chosen = torch.randperm(len(states), generator=torch.Generator().manual_seed(seed))[:number]
     memory = find_slow_manifold(dynamics, starts=states[chosen], fixed_points=fp, seed=seed)
-    return memory if memory and 2 * int((memory.group == 0).sum()) >= number else None
+    if memory:
+        return memory if memory.share >= 0.5 else None
+    return memory if memory.isolated > 1 or memory.shorter_steps is not None else None
 
 
 def slow_manifold_section(memory: SlowManifold) -> Section:

@@ -13,7 +13,7 @@ from mnemoscope.drawing.projection import Projection, principal_projection, to_a
 from mnemoscope.lenses.fixed_points.figure import MARKERS, groups, label_axes
 from mnemoscope.lenses.slow_manifold.result import SlowManifold
 
-FLAT = 1e-4
+FLAT = 0.01
 """A principal component with less than this share of the variance is not drawn."""
 
 
@@ -52,7 +52,8 @@ def _projection(result: SlowManifold) -> Projection:
 
 def _title(result: SlowManifold) -> str:
     if not result:
-        return "Settled states: no slow manifold"
+        isolated = f"{result.isolated} isolated points"
+        return f"Settled states: {isolated if result.isolated > 1 else 'no slow manifold'}"
     name = result.topology if result.topology != "undecided" else f"dimension {result.dimension}, shape undecided"
     return f"Slow manifold: {name}"
 
@@ -73,7 +74,8 @@ def _draw_states(axes: Any, result: SlowManifold, project: Projection, colours: 
         states = states[main]
     if len(states):
         label = "settled states"
-        axes.scatter(*_flat(project(states)), s=9, color=colours["slow"], linewidth=0, alpha=0.8, label=label)
+        size = 9 if result else 20
+        axes.scatter(*_flat(project(states)), s=size, color=colours["slow"], linewidth=0, alpha=0.8, label=label)
     if result and len(result.filled):
         style = {"s": 9, "facecolor": "none", "edgecolor": colours["slow"], "linewidth": 0.5}
         axes.scatter(*_flat(project(to_array(result.filled))), label="states between them", **style)
@@ -84,7 +86,7 @@ def _draw_states(axes: Any, result: SlowManifold, project: Projection, colours: 
             label = f"fixed point, {group.label} ({len(group.members)})"
             axes.scatter(*_flat(points), marker=MARKERS[group.kind], label=label, **style)
     if len(states):
-        axes.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=2)
+        axes.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
 
 
 def _draw_drift(axes: Any, result: SlowManifold, project: Projection, colours: Colours) -> None:

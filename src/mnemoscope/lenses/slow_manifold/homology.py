@@ -9,7 +9,7 @@ torus two in degree 1 and one in degree 2.
 from __future__ import annotations
 
 from itertools import combinations
-from math import comb
+from math import comb, inf
 
 import numpy as np
 
@@ -17,12 +17,14 @@ Bars = np.ndarray
 """Births and deaths (bars, 2), the longest bar first; the bar of the whole cloud in degree 0 is left out."""
 
 
-def persistent_homology(distances: np.ndarray, degree: int = 1) -> list[Bars]:
+def persistent_homology(distances: np.ndarray, degree: int = 1, largest: float = inf) -> list[Bars]:
     """Return the bars of degree 0 up to `degree` for the pairwise distances (points, points) of a cloud.
 
     The complex is built up to the enclosing radius: the least scale at which one point is joined to all others, beyond
-    which nothing but one piece is left. Columns of the coboundary matrix are reduced from the last simplex to the
-    first, and a simplex that ends a bar is not reduced again (clearing; de Silva, Morozov & Vejdemo-Johansson 2011).
+    which nothing but one piece is left. A smaller `largest` scale saves time; bars that are longer end there.
+
+    Columns of the coboundary matrix are reduced from the last simplex to the first, and a simplex that ends a bar is
+    not reduced again (clearing; de Silva, Morozov & Vejdemo-Johansson 2011).
 
     >>> corners = np.array([[0.0, 0], [1, 0], [1, 1], [0, 1]])
     >>> pieces, loops = persistent_homology(pairwise_distances(corners))
@@ -31,7 +33,7 @@ def persistent_homology(distances: np.ndarray, degree: int = 1) -> list[Bars]:
     """
     if len(distances) < 2:
         return [np.zeros((0, 2)) for _ in range(degree + 1)]
-    limit = float(distances.max(1).min())
+    limit = min(float(distances.max(1).min()), largest)
     edges = spanning_tree(distances)
     bars = [_longest_first(np.array([[0.0, distances[i, j]] for i, j in edges]))]
     ending = set(_position(np.sort(np.array(edges), axis=1)).tolist())
@@ -114,24 +116,16 @@ def _bars_of_degree(distances: np.ndarray, k: int, limit: float, ending: set[int
 
 def _simplices(distances: np.ndarray, dimension: int, limit: float) -> tuple[np.ndarray, np.ndarray]:
     """Return the simplices (simplices, dimension + 1) with rising vertices, sorted by diameter, and their diameters."""
-    vertices = _all_subsets(len(distances), dimension + 1)
+    vertices, near = np.arange(len(distances))[:, None], distances <= limit
+    for _ in range(dimension):  # join each simplex with the later vertices that are near all of these
+        joined = near[vertices].all(1) & (np.arange(len(distances)) > vertices[:, -1:])
+        rows, new = np.nonzero(joined)
+        vertices = np.column_stack([vertices[rows], new])
     diameters = np.zeros(len(vertices))
     for a, b in combinations(range(dimension + 1), 2):
         np.maximum(diameters, distances[vertices[:, a], vertices[:, b]], out=diameters)
     order = np.argsort(diameters, kind="stable")
-    order = order[diameters[order] <= limit]
     return vertices[order], diameters[order]
-
-
-def _all_subsets(count: int, size: int) -> np.ndarray:
-    """Return all subsets of {0, ..., count - 1} with `size` elements as rows in rising order."""
-    subsets = np.arange(count)[:, None]
-    for _ in range(size - 1):
-        more = count - 1 - subsets[:, -1]
-        rows = np.repeat(np.arange(len(subsets)), more)
-        offset = np.arange(len(rows)) - np.repeat(np.cumsum(more) - more, more)
-        subsets = np.column_stack([subsets[rows], subsets[rows, -1] + 1 + offset])
-    return subsets
 
 
 def _position(simplices: np.ndarray) -> np.ndarray:

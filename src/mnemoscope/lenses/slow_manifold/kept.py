@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 
@@ -42,6 +42,8 @@ class Kept:
     """Largest speed of a slow state."""
     steps: int
     """Time scale: a memory keeps its spread over as many steps."""
+    shorter: Kept | None = None
+    """The same starts on a shorter time scale, on which they may be a memory that does not last."""
 
     @property
     def starts(self) -> Bool[Tensor, " given"]:
@@ -64,6 +66,8 @@ class Kept:
     @property
     def reason(self) -> str:
         """Why the states cannot be a slow manifold; empty if they may be one."""
+        if self.shorter is not None:
+            return f"{replace(self, shorter=None).reason}; {_describe(self.shorter)}"
         total, settling = len(self.settling.finite), self.settling
         if 2 * len(settling.states) < total:
             return f"{total - len(settling.states)} of {total} starts diverge"
@@ -80,8 +84,8 @@ class Kept:
 
 def keep_slow_states(
     system: Dynamics, starts: Float[Tensor, "starts size"], speed: float | None, steps: int | None
-) -> tuple[Kept, str]:
-    """Return the starts that end slow, and why they are no slow manifold; the reason is empty if they may be one.
+) -> Kept:
+    """Return the starts that end slow.
 
     States that contract within the first time scale may be a memory on a shorter one: they are tried on each, unless
     `steps` was given. States that stay fast may oscillate around a held value: then their means are tried.
@@ -92,16 +96,19 @@ def keep_slow_states(
             shorter = _settled(View(system), starts, speed, scale, 0)
             if shorter.reason or not shorter.settling.plateau or not 0 < _dimension(shorter) <= 2:
                 continue
-            if scale in SCALES:
-                return shorter, ""
-            hint = f"on the way they are close to a set of dimension {_dimension(shorter)} with a time constant of"
-            advice = f"about {shorter.settling.time_constant:.2g} steps, which steps={scale} describes"
-            return first, f"{first.reason}; {hint} {advice}"
+            return shorter if scale in SCALES else replace(first, shorter=shorter)
     if first.too_fast:
         averaged = _settled(View(system, WINDOW), starts, speed, steps or SCALES[0], DOUBLINGS)
         if not averaged.reason and 0 < _dimension(averaged) <= 2:
-            return averaged, ""
-    return first, first.reason
+            return averaged
+    return first
+
+
+def _describe(short: Kept) -> str:
+    return (
+        f"on the way they are close to a set of dimension {_dimension(short)} with a time constant of about "
+        f"{short.settling.time_constant:.2g} steps, which steps={short.steps} describes"
+    )
 
 
 def _settled(view: View, starts: Tensor, speed: float | None, steps: int, doublings: int) -> Kept:

@@ -106,12 +106,12 @@ def find_slow_manifold(
         if value is not None and not (isinstance(value, int | float) and 0 < value < float("inf")):
             raise ValueError(f"{name} must be a positive number, but is {value!r}.")
     generator = seeded_generator(seed)
-    found, reason = keep_slow_states(system, _starts(dynamics, inputs, starts, generator), speed, steps)
+    found = keep_slow_states(system, _starts(dynamics, inputs, starts, generator), speed, steps)
     view, settling = found.view, found.settling
     states = found.states[found.slow.to(found.states.device)]
     result = _nothing(found, _shown(view, states), speed is None, tolerance, dt)
-    if reason:
-        return replace(result, reason=reason)
+    if result.reason:
+        return result
     filled = fill_gaps(view, states, found.limit, settling.steps)
     cloud = torch.cat([states, filled])
     group = separate_groups(view, cloud, found.limit, settling.steps)
@@ -262,7 +262,7 @@ def _nothing(found: Kept, states: Tensor, chosen: bool, tolerance: float, dt: fl
         plateau=settling.plateau,
         size_kept=settling.kept,
         size_kept_longer=settling.kept_longer,
-        reason="not examined",
+        reason=found.reason,
         group=torch.zeros(len(states), dtype=torch.int64),
         filled=states[:0].cpu(),
         topologies=(),
@@ -287,6 +287,7 @@ def _nothing(found: Kept, states: Tensor, chosen: bool, tolerance: float, dt: fl
         lifetime=nan,
         dt=dt,
         window=found.view.window,
+        shorter_steps=None if found.shorter is None else found.shorter.steps,
     )
 
 

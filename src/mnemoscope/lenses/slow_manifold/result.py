@@ -113,6 +113,8 @@ class SlowManifold(Result):
     """Steps over which states are averaged: the network oscillates around the value that it holds; 1 if it does not."""
     doubtful: Float[Tensor, " doubtful"] = field(default_factory=lambda: torch.zeros(0, dtype=torch.float64))
     """Positions on a line or ring at which the estimated drift changes sign, but no fixed point was found."""
+    shorter_steps: int | None = None
+    """The `steps` that describe a memory too short to count, which the states pass on their way; None without one."""
 
     def __bool__(self) -> bool:
         return not self.reason
@@ -192,8 +194,6 @@ def _sentences(result: SlowManifold) -> Iterator[str]:
     starts = len(result.kept)
     if not result:
         yield result.verdict
-        if result.isolated > 1 and len(result):
-            yield f"The states settle at {result.isolated} isolated points."
         return
     yield _shape_sentence(result, starts)
     yield (

@@ -12,8 +12,11 @@ from mnemoscope.lenses.slow_manifold.homology import (
     persistent_homology,
 )
 
-LANDMARKS, HOLLOW_LANDMARKS = {1: 44, 2: 80}, 56
-"""Landmarks from which loops of curves and of surfaces are computed, and those from which hollows are."""
+LANDMARKS, HOLLOW_LANDMARKS = {1: 44, 2: 80}, (56, 90)
+"""Landmarks for the loops of curves and of surfaces, and for the hollows of surfaces without and with loops: a torus
+has a larger area than a sphere of the same diameter."""
+HOLLOW_SCALE = 0.65
+"""Largest scale of hollows, as a share of the diameter; beyond it they take much time and decide nothing."""
 NET = 150
 """Evenly spread states from which the dimension is read."""
 NEIGHBOURHOODS = (6, 9, 12)
@@ -24,7 +27,7 @@ SMALL = 0.02
 """A group whose diameter is below this share of that of all states is a point."""
 FEWEST = 12
 """States that a group needs for its shape to be judged."""
-SUBSAMPLES, SUBSAMPLE = {1: 6, 2: 2}, 0.7
+SUBSAMPLES, SUBSAMPLE = {1: 6, 2: 4}, 0.7
 """Number of random subsamples on which the topology is determined again, for curves and for surfaces, and the
 share of the states in each."""
 
@@ -120,10 +123,10 @@ def _topology(states: np.ndarray, dimension: int) -> Shape:
     pieces, loops = persistent_homology(pairwise_distances(net))
     gap = float(pieces[0, 1])
     hollows = np.zeros((0, 2))
-    if dimension == 2:
-        few = states[farthest_points(states, HOLLOW_LANDMARKS)]
-        hollows = persistent_homology(pairwise_distances(few), 2)[2]
     number, clear = _count_loops(loops, dimension, gap, float(pairwise_distances(net).max()))
+    if dimension == 2:
+        apart = pairwise_distances(states[farthest_points(states, HOLLOW_LANDMARKS[number > 0])])
+        hollows = persistent_homology(apart, 2, HOLLOW_SCALE * float(apart.max()))[2]
     if not clear:
         reason = "its loops cannot be told from gaps between the states: pass more starts"
         return Shape("undecided", dimension, reason, 1.0, loops[:6], hollows[:6], gap)
