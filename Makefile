@@ -47,7 +47,7 @@ bench: .venv/installed  ## timings as tables and plots under runs/bench; each be
 	$(BIN)/python benchmarks/relational_runs.py
 	$(BIN)/python benchmarks/trials.py
 
-soak: .venv/installed  ## attacks for about an hour: kills, full disks, threads, fuzzed and hostile input; writes docs/reliability.md
+soak: .venv/installed  ## attacks for about 20 minutes: kills, full disks, threads, fuzzed and hostile input; writes docs/reliability.md
 	$(BIN)/python -m tools.soak --jobs 2 --write
 
 numerics: .venv/installed  ## the mathematics against independent references, for some minutes; writes docs/reliability.md

@@ -15,7 +15,7 @@ from tools.soak.isolation import BROKEN, Call, call, in_process, limit_memory, w
 from mnemoscope import registry
 from mnemoscope.config import PRESETS, RunConfig
 
-SECONDS = 20
+SECONDS = 8
 """CPU seconds of a command. One that still trains then has accepted its settings."""
 NUMBERS = ("-1", "0", "1", "2", "3", "2.5", "1e3", "nan", "inf", "-inf", "1e308", "1e-320", str(2**31), str(2**63))
 NUMBERS += (str(2**64), "9" * 400, "0x10", "1_000", "٣")
