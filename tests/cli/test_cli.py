@@ -124,7 +124,7 @@ def test_a_trained_run_is_reused_and_inspected(tmp_path, capsys):
     assert "fixed point" in capsys.readouterr().out
 
 
-def test_names_in_a_result_bring_no_escape_sequences_to_the_terminal(tmp_path, capsys):
+def test_a_result_brings_no_escape_sequences_and_a_pipe_does_not_block(tmp_path, capsys):
     words = ["train", "flipflop", "--hidden-size", "2", "--steps", "1", "--batch-size", "2", "--root", str(tmp_path)]
     assert main(words) == 0
     (path,) = tmp_path.rglob("result.json")
@@ -134,6 +134,9 @@ def test_names_in_a_result_bring_no_escape_sequences_to_the_terminal(tmp_path, c
     captured = capsys.readouterr()
     assert "accuracy 0.5" in captured.out
     assert "\x1b" not in captured.out + captured.err
+    os.mkfifo(path.with_name("page.html"))  # writing would wait for a reader
+    assert main(["inspect", str(path.parent)]) == 2
+    assert "page.html is a pipe or a device" in capsys.readouterr().err
 
 
 def test_options_of_the_preset_are_dropped_for_another_task(tmp_path, capsys):

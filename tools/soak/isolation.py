@@ -27,6 +27,8 @@ from tqdm import tqdm
 BROKEN = 97
 """Exit status of a process whose function raised."""
 GIGABYTE = 1 << 30
+_DIE_WITH_PARENT = 1
+"""Option of prctl(2)."""
 _NEW_MOUNTS, _NEW_USERS = 0x00020000, 0x10000000
 _READ_ONLY, _REMOUNT, _RECURSIVE, _PRIVATE = 1, 32, 16384, 1 << 18
 """Flags of unshare(2) and mount(2)."""
@@ -101,6 +103,7 @@ def start(function: Callable[[], object], output: Path, limit: Callable[[], None
     status = BROKEN
     try:
         os.setsid()
+        ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)  # a case that hangs must not outlive the suite
         target = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         os.dup2(target, 1)
         os.dup2(target, 2)

@@ -81,12 +81,14 @@ def separate(path: Path) -> None:
 
 
 def refuse_link(path: Path) -> None:
-    """Raise if the path is a symbolic link: a file of a run is never written through one."""
+    """Raise if the path is a symbolic link, a pipe or a device: a file of a run is never written through one."""
     if path.is_symlink():
         raise ValueError(
             f"{path} is a symbolic link to {path.readlink()}, and files of a run are not written through links. "
             f"Replace the link by the file itself, or remove it."
         )
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise ValueError(f"{path} is a pipe or a device, and not a file. Remove it.")
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
