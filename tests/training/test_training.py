@@ -603,12 +603,12 @@ def test_a_resumed_run_leaves_files_with_hard_links_unchanged(tmp_path):
 
 def test_metrics_are_not_written_to_a_pipe_or_a_device(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)  # without one, opening fails at once
+    with pytest.raises(ValueError, match="is a pipe or a device"):
+        MetricsFile(tmp_path / "pipe", 0)
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)  # with one, opening succeeds
     with pytest.raises(ValueError, match="is a pipe or a device"):
         MetricsFile(tmp_path / "pipe", 0)
     os.close(reader)
-    with pytest.raises(OSError, match="No such device"):
-        MetricsFile(tmp_path / "pipe", 0)
 
 
 def test_two_processes_cannot_train_in_one_folder(tmp_path):
