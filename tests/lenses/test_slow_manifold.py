@@ -467,6 +467,7 @@ def test_the_headline_of_a_page_names_the_manifold() -> None:
     text = headline(memory.fixed_points[:1], memory)
     assert text.startswith(alone)
     assert "All of 100 starts settle on a slow manifold, a ring, which holds a value" in text
+    assert "on which the mean error of a value stays below 10%" in replace(memory, lifetime=inf).verdict
     section = slow_manifold_section(memory)
     assert "predicted" in section.lead
     assert "<svg" in section.html

@@ -175,11 +175,11 @@ class SlowManifold(Result):
         if not self:
             return f"No slow manifold: {self.reason}."
         name = f"a {self.topology}" if self.topology in NAMED else f"a set of dimension {self.dimension}"
-        held = "without limit" if self.lifetime == inf else f"for about {_digits(self.lifetime)} {self.unit}"
-        return (
-            f"{_share(self.share)} of {len(self.kept)} starts settle on a slow manifold, {name}, which holds a value "
-            f"to {self.tolerance:.0%} of its range {held}."
-        )
+        text = f"{_share(self.share)} of {len(self.kept)} starts settle on a slow manifold, {name}, "
+        if self.lifetime == inf:
+            return f"{text}on which the mean error of a value stays below {self.tolerance:.0%} of its range."
+        held = f"for about {_digits(self.lifetime)} {self.unit}"
+        return f"{text}which holds a value to {self.tolerance:.0%} of its range {held}."
 
     def error_text(self, error: float) -> str:
         """Return an error as degrees of a ring, or as a percentage of the range."""
