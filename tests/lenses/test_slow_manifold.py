@@ -127,6 +127,13 @@ def test_shapes_of_clouds(name: str) -> None:
     assert shape.agreement >= 0.75
 
 
+def test_many_states_at_few_places_have_no_shape() -> None:
+    states = np.repeat(np.eye(3), 20, axis=0)
+    shape = shape_of(states, 1.5)
+    assert (shape.topology, shape.dimension) == ("undecided", 0)
+    assert "too few different places" in shape.reason
+
+
 def test_a_ball_and_an_annulus_stay_undecided() -> None:
     generator = np.random.default_rng(0)
     ball = generator.normal(size=(300, 3))

@@ -98,6 +98,8 @@ def shape_of(states: np.ndarray, whole: float, seed: int = 0) -> Shape:
         reason = f"{len(states)} states are too few, {FEWEST} are needed: pass more starts"
         return Shape("undecided", 0, reason)
     dimension = local_dimension(states)
+    if dimension == 0:
+        return Shape("undecided", 0, "its states are at too few different places to have a shape: pass more starts")
     if dimension > 2:
         return Shape("undecided", dimension, f"shapes of dimension {dimension} are not distinguished")
     first = _topology(states, dimension)
