@@ -767,3 +767,48 @@ def test_planted_models_of_each_family_are_explained(family):
 
 def test_interventions_wait_for_transients_that_grow_again():
     assert numerics_binding.problem(numerics_binding.slow_transients(generator(7_000_033))) == ""
+
+
+def flip_flop():
+    """Two bits, each in one of two fixed points on either side of an unstable one; a pulse replaces its bit."""
+    rnn = nn.RNN(2, 2, bias=False)
+    rnn.weight_hh_l0.data, rnn.weight_ih_l0.data = 2 * torch.eye(2), 6 * torch.eye(2)
+    return rnn
+
+
+def test_the_fixed_points_of_a_flip_flop_are_one_variable_that_stays():
+    found = ms.find_variables(flip_flop(), torch.eye(2))
+    assert (found.status, found.variables, found.size) == ("explained", 1, 2)
+    assert found.selection == SignedSelection.repeat_copy(1, 2)
+    assert "Not tested: whether a later input replaces the variable" in found.summary()
+
+
+def test_a_flip_flop_and_an_integrator_differ_only_in_later_inputs_which_are_not_tested():
+    integrator = ms.adapt(lambda x, h: h + x, state_size=2, input_size=2)
+    found = ms.find_variables(integrator, torch.eye(2))
+    assert (found.status, found.variables) == ("explained", 1)
+    assert "Not tested" in found.summary()
+    pulses = torch.tensor([[1.0, 1.0], [0.0, 0.0], [-1.0, 1.0], [0.0, 0.0]])[:, None]
+    held = ms.scan(ms.adapt(flip_flop()), pulses)[0][-1, 0]
+    assert held.sign().tolist() == [-1, 1]
+    assert ms.scan(integrator, pulses)[0][-1, 0].tolist() == [0, 2]
+
+
+def test_levels_on_both_sides_of_a_stable_point_are_not_found():
+    """A memory of the integers: every integer is a stable fixed point, and the lens linearises at 0."""
+
+    def step(x, h):
+        return (h + x) - 0.15 * torch.sin(2 * math.pi * (h + x))
+
+    integers = ms.adapt(step, state_size=1, input_size=1)
+    assert ms.scan(integers, torch.tensor([2.0, 0, 0, -1, 0, 0])[:, None, None])[0][-1].item() == pytest.approx(1)
+    found = ms.find_variables(integers, torch.eye(1))
+    assert found.status == "none"
+    assert "several fixed points" in found.reason
+
+
+def test_the_page_on_limits_describes_flip_flops_as_the_lens_does():
+    page = (Path(__file__).parent.parent.parent / "docs" / "limits.md").read_text()
+    (row,) = [line for line in page.splitlines() if "a flip-flop is" in line]
+    assert 'a flip-flop is "explained" by one variable with x(t) = x(t - 1)' in row
+    assert not [line for line in page.splitlines() if "| a flip-flop; " in line and '"none" or "refuted"' in line]

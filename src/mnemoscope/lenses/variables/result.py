@@ -173,7 +173,12 @@ class Variables(Result):
                 f"  Decoded over {self.trials.decoded.shape[1]} trials of {self.trials.steps} steps: {signs}R^2 "
                 f"{self.trials.r2:.3f}; {self.trials.retention:.1%} of their size is left at the end."
             )
-        return "\n".join([*lines, *map(_describe_test, self.tests)])
+        lines += map(_describe_test, self.tests)
+        if self.status == "explained" and self.variables == 1:
+            lines.append(
+                "  Not tested: whether a later input replaces the variable (a flip-flop) or is added (an integrator)."
+            )
+        return "\n".join(lines)
 
     def save(self, path: str | Path, *, states: bool = True) -> None:
         """Write one `.safetensors` file; without the states of the trials it is much smaller."""
