@@ -260,7 +260,8 @@ def test_the_command_runs_selects_sorts_and_exports(runs, tmp_path, capsys):
     )
     truncate(runs / "try" / "a" / "result.json")
     status, out, error = run()
-    assert (status, len(out.splitlines()), out.splitlines()[-1]) == (0, 6, "4 runs.")
+    assert (status, len(out.splitlines()), out.splitlines()[-1]) == (0, 7, "4 runs.")
+    assert out.startswith("All runs: ")
     assert "try/a: result.json is not a JSON file" in error
     assert run("--csv", str(tmp_path / "t.csv"))[0] == 0
     assert len((tmp_path / "t.csv").read_text().splitlines()) == 5
@@ -280,8 +281,7 @@ def test_the_command_studies_shows_the_state_of_each_study(tmp_path, capsys, mon
     monkeypatch.chdir(tmp_path)
     assert main(["studies"]) == 0
     out, error = capsys.readouterr()
-    assert "never run" not in out
-    assert "unknown" in out
+    assert "not run here" in out  # the project may have run it
     assert "not with the package" in error
     (tmp_path / "results").mkdir()
     summary = {"command": "mnemoscope study copy-200", "of the preset": {"finished": 12, "trials": 42}}
@@ -296,7 +296,9 @@ def test_the_command_studies_shows_the_state_of_each_study(tmp_path, capsys, mon
     assert "12 of 42, and 2 with other seeds or settings" in line
     assert "results/copy-200.cpu.json" in line
     assert "not a JSON file" in next(line for line in out.splitlines() if line.startswith("psmnist"))
-    assert "never run" in next(line for line in out.splitlines() if line.startswith("minigrid"))
+    minigrid = next(line for line in out.splitlines() if line.startswith("minigrid"))
+    assert "not run" in minigrid
+    assert "not run here" not in minigrid
     assert "0 of 2" in next(
         line for line in out.splitlines() if line.startswith("fisher-table")
     )  # computed from the study's preset
@@ -304,7 +306,7 @@ def test_the_command_studies_shows_the_state_of_each_study(tmp_path, capsys, mon
     assert main(["studies", "--json"]) == 0
     rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
     assert rows["copy-200"]["results"][0]["trials of the preset"] == 42
-    assert (rows["copy-200"]["state"], rows["minigrid"]["state"]) == ("run", "never run")
+    assert (rows["copy-200"]["state"], rows["minigrid"]["state"]) == ("run", "not run")
     assert main(["studies", "--results", "nowhere"]) == 2
     assert "no folder nowhere" in capsys.readouterr().err
 

@@ -1,8 +1,9 @@
-"""Make text safe for a terminal."""
+"""Make text safe for a terminal, and decide whether there is one for progress bars."""
 
 from __future__ import annotations
 
 import re
+import sys
 
 _ESCAPES = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # control sequences, such as colours
@@ -20,3 +21,8 @@ def printable(text: str) -> str:
     'ared bc'
     """
     return _CONTROLS.sub("", _ESCAPES.sub("", text))
+
+
+def shows_progress(as_json: bool = False) -> bool:
+    """Whether a command draws bars: on a terminal, and not if it prints JSON. In a log file they would be noise."""
+    return not as_json and sys.stderr.isatty()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from mnemoscope import registry
 from mnemoscope.base.distributed import process_rank
-from mnemoscope.base.terminal import printable
+from mnemoscope.base.terminal import printable, shows_progress
 from mnemoscope.cli.tyro_types import Positional
 from mnemoscope.config import PRESETS, RunConfig
 from mnemoscope.config.options import Option
@@ -50,8 +50,9 @@ class Demo:
         check_report_extra()  # the page comes last, after a minute of training
         base = PRESETS["flipflop"]
         config = replace(base, name="demo", cell=self.cell, hidden_size=self.hidden_size, seed=self.seed)
-        trained = train(config, self.root, resume=True, progress=not self.json)
-        inspection = inspect_run(trained.folder, options=InspectionOptions(progress=not self.json))
+        shown = shows_progress(self.json)
+        trained = train(config, self.root, resume=True, progress=shown)
+        inspection = inspect_run(trained.folder, options=InspectionOptions(progress=shown))
         facts = {"folder": str(trained.folder), "loss": trained.loss, "seconds": trained.seconds, **trained.scores}
         _print_inspection(inspection, facts, self.json)
         return 0
@@ -96,7 +97,8 @@ class Train:
     def run(self) -> int:
         from mnemoscope.training import build_task, train
 
-        result = train(self.run_config, self.root, resume=self.resume, overwrite=self.overwrite, progress=not self.json)
+        shown = shows_progress(self.json)
+        result = train(self.run_config, self.root, resume=self.resume, overwrite=self.overwrite, progress=shown)
         if process_rank().rank:
             return 0  # rank 0 prints the result
         task = build_task(self.run_config)
@@ -178,7 +180,12 @@ class Inspect:
         from mnemoscope.inspection import InspectionOptions
 
         return InspectionOptions(
-            self.input, self.starts, self.seed, self._command(), progress=not self.json, certify=self.certify
+            self.input,
+            self.starts,
+            self.seed,
+            self._command(),
+            progress=shows_progress(self.json),
+            certify=self.certify,
         )
 
     def _command(self) -> str:
@@ -198,6 +205,7 @@ class Inspect:
 class List:
     """Show all cells, relational networks, tasks, lenses, studies and presets, with their sources.
 
+    A lens has two names: that of pages and citations, and that of its function, with `import mnemoscope as ms`.
     `mnemoscope list tasks` also shows the options of each task and the loss that a network reaches without memory, or
     by guessing if the task is relational. For tasks of random bits it shows the wrong bits of constant answers.
     """
@@ -216,6 +224,9 @@ class List:
             "studies": registry.studies,
         }
         rows = {name: [_row(entry) for entry in entries] for name, entries in lists.items()}
+        rows["lenses"] = [
+            row | {"python": _python_name(entry)} for row, entry in zip(rows["lenses"], registry.lenses, strict=True)
+        ]
         rows["presets"] = [
             {"name": name, "summary": f"{_learner(config)} on {config.task}", "source": "mnemoscope"}
             for name, config in PRESETS.items()
@@ -236,8 +247,10 @@ class List:
         for name, entries in chosen.items():
             print(f"{name}:")
             width = max(16, *(len(entry["name"]) for entry in entries))
+            python_width = max(len(entry.get("python", "")) for entry in entries)
             for entry in entries:
-                print(f"  {entry['name']:{width}} {entry['summary']}  [{entry['source']}]")
+                python = f"{entry['python']:{python_width}} " if python_width else ""
+                print(f"  {entry['name']:{width}} {python}{entry['summary']}  [{entry['source']}]")
                 if "options" in entry:
                     options = ", ".join(f"{name} {value}" for name, value in entry["options"].items())
                     print(f"  {'':{width}} {options}: {baselines[entry['name']]}")
@@ -290,7 +303,7 @@ class RunStudy:
             self.root,
             resume=self.resume,
             finished_only=self.finished_only,
-            progress=not self.json,
+            progress=shows_progress(self.json),
             engine=engine_named(self.engine, self.engine_options),
         )
         if self.json:
@@ -317,6 +330,12 @@ def engine_named(name: str, options: dict[str, Option]) -> Engine | None:
 
 def _row(entry: registry.Entry) -> dict[str, Any]:
     return {"name": entry.name, "summary": entry.summary, "source": entry.source, "tags": list(entry.tags)}
+
+
+def _python_name(entry: registry.Entry) -> str:
+    """Return how Python code calls a lens: `ms.find_fixed_points`, or the module and function of a plugin."""
+    module, _, name = entry.target.partition(":")
+    return f"ms.{name}" if module == "mnemoscope.lenses" else f"{module}.{name}"
 
 
 def _learner(config: RunConfig) -> str:

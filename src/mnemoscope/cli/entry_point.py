@@ -8,7 +8,7 @@ import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Union, get_args
 
@@ -20,6 +20,7 @@ from mnemoscope.base.suggestions import did_you_mean
 from mnemoscope.base.terminal import printable
 from mnemoscope.base.version import __version__
 from mnemoscope.cli.cite import Cite
+from mnemoscope.cli.command_options import check_option_names, option_names
 from mnemoscope.cli.commands import Demo, Inspect, List, RunStudy, Train
 from mnemoscope.cli.sweep import RunSweep
 from mnemoscope.cli.tables import Runs, Scoreboard, Studies
@@ -145,6 +146,8 @@ def _parse(words: list[str]) -> Any:
         raise ValueError(
             f"There is no command {words[0]!r}.{did_you_mean(words[0], _COMMANDS)} There are {', '.join(_COMMANDS)}."
         )
+    if words and words[0] in _COMMANDS:
+        check_option_names(words[0], _COMMANDS[words[0]], words[1:])
     base, root, words = _base(words)
 
     def command(name: str, kind: type, **more: Any) -> Any:
@@ -196,7 +199,9 @@ def _base(words: list[str]) -> tuple[RunConfig, Path, list[str]]:
         base = RunConfig.from_toml(Path(name))
         root = _root(Path(name), base.name) or root
     else:
-        hint = " The options of a task or a cell come in pairs of name and value." if "-options" in str(words) else ""
+        pairs = " The options of a task or a cell come in pairs of name and value." if "-options" in str(words) else ""
+        is_task = name in registry.tasks
+        hint = f" It is a task: use --task {name}." if is_task else did_you_mean(name, PRESETS) + pairs
         raise ValueError(f"{name!r} is neither a preset ({', '.join(PRESETS)}) nor a .toml file.{hint}")
     return base, root, [word for position, word in enumerate(words) if position != positions[0]]
 
@@ -210,27 +215,36 @@ def _task(words: list[str]) -> str:
 
 def _names(words: list[str]) -> list[int]:
     """Return the positions of the words of `train` or `sweep` that are neither options nor values of options."""
-    arguments = [argument for command in (Train, RunSweep, RunConfig) for argument in fields(command)]
-    switches = [argument for argument in arguments if isinstance(argument.default, bool)]
-    flags = {"h", "help", *(f"no_{switch.name}" if switch.default else switch.name for switch in switches)}
+    switches = {"h", *option_names(_COMMANDS[words[0]]).switches}
     positions, at = [], 1
     while at < len(words):
-        option = words[at].lstrip("-").replace("-", "_")
+        option = words[at].lstrip("-").replace("_", "-")
         at += 1
         if not words[at - 1].startswith("-"):
             positions.append(at - 1)
         elif option in ("over", "seeds") and words[0] == "sweep":  # any number of values
             while at < len(words) and not words[at].startswith("-"):
                 at += 1
-        elif option in ("task_options", "cell_options", "engine_options"):  # pairs of name and value
+        elif option in ("task-options", "cell-options", "engine-options"):  # pairs of name and value
             while at + 1 < len(words) and not words[at].startswith("-") and not words[at + 1].startswith("--"):
                 at += 2
         elif option == "log":  # any number of loggers
+            first = at
             while at < len(words) and words[at] in get_args(Log):
                 at += 1
-        elif "=" not in option and option not in flags:
+            if at == first:
+                _check_log(words[at] if at < len(words) else "")
+        elif "=" not in option and option not in switches:
             at += 1
     return positions
+
+
+def _check_log(word: str) -> None:
+    """Raise if the word after --log is meant as a logger, but is none; it may also be a preset, or another option."""
+    if word not in PRESETS and not word.endswith(".toml"):
+        found = "no logger is given" if not word or word.startswith("-") else f"{word!r} is none of them"
+        known = get_args(Log)
+        raise ValueError(f"--log takes loggers, but {found}.{did_you_mean(word, known)} There are {', '.join(known)}.")
 
 
 def _root(file: Path, name: str) -> Path | None:

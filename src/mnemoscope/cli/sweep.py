@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from mnemoscope.base.terminal import shows_progress
 from mnemoscope.cli.commands import engine_named
 from mnemoscope.cli.tables import print_error, print_table
 from mnemoscope.cli.tyro_types import Suppress
@@ -104,7 +105,7 @@ class RunSweep:
             self.root,
             resume=self.resume,
             storage=self.storage,
-            progress=not self.json,
+            progress=shows_progress(self.json),
             engine=chosen,
             command=self.command,
         )

@@ -7,12 +7,14 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from shutil import get_terminal_size
 from typing import Any
 
 from mnemoscope import registry
 from mnemoscope.base.terminal import printable
 from mnemoscope.store import (
     StoredResults,
+    differing_columns,
     find_study_results,
     informative_columns,
     read_runs,
@@ -21,6 +23,8 @@ from mnemoscope.store import (
     write_parquet,
 )
 
+GAP = "  "
+"""Space between two columns of a table."""
 RESULTS = Path("results")
 """Default folder of the project's results."""
 NO_RESULTS = (
@@ -53,21 +57,22 @@ class Studies:
         known = [entry.name for entry in registry.studies]
         unregistered = [each for each in stored if each.study not in known]
         by_study = {name: [each for each in stored if each.study == name] for name in known}
-        unknown = "unknown" if results is None else "never run"
+        state_without = "unknown" if results is None else "not run"
         if self.json:
             content = [
                 {
                     "name": entry.name,
                     "summary": entry.summary,
                     "source": entry.source,
-                    "state": "run" if by_study[entry.name] else unknown,
+                    "state": "run" if by_study[entry.name] else state_without,
                     "results": [_as_json(each) for each in by_study[entry.name]],
                 }
                 for entry in registry.studies
             ]
             print(json.dumps(content, indent=2))
         else:
-            print_table([line for entry in registry.studies for line in _lines(entry, by_study[entry.name], unknown)])
+            not_run = "not run" if results is not None else "not run here"
+            print_table([line for entry in registry.studies for line in _lines(entry, by_study[entry.name], not_run)])
         if results is None:
             print(NO_RESULTS, file=sys.stderr)
         for each in unregistered:
@@ -141,8 +146,9 @@ class Scoreboard:
 class Runs:
     """Show all runs as one table, finished or not, including those of studies.
 
-    The table has the settings in which the runs differ, and their results; --columns selects other columns. Truncated
-    runs and runs of a newer version are flagged.
+    The table has the settings in which the runs differ, and their results. Columns in which all runs agree are one line
+    above it. On a terminal, columns that do not fit are named below it; --columns selects the columns to show.
+    Truncated runs and runs of a newer version are flagged.
 
         mnemoscope runs --where 'accuracy>0.9' cell=gru --sort loss
         mnemoscope runs --columns name seed accuracy folder --csv runs.csv
@@ -158,7 +164,7 @@ class Runs:
     descending: bool = False
     """Largest first."""
     columns: tuple[str, ...] = ()
-    """Columns to show; by default JSON and files have all columns."""
+    """Columns to show, all of them, as wide as they are; by default JSON and files have all columns."""
     json: bool = False
     """Print as JSON: a list of objects."""
     csv: Path | None = None
@@ -180,7 +186,10 @@ class Runs:
         elif not runs:
             print(printable(f"There are no runs in {self.root}."))
         elif self.csv is None and self.parquet is None:
-            print_table(table if self.columns else select(chosen, columns=informative_columns(chosen)))
+            if self.columns:
+                print_table(table)
+            else:
+                _print_fitting(select(chosen, columns=informative_columns(chosen)))
             total = "1 run" if len(runs) == 1 else f"{len(runs)} runs"
             print(f"{len(chosen)} of {total}." if self.where else f"{total}.")
         for problem in dict.fromkeys(run["problem"] for run in chosen if run["problem"] is not None):
@@ -199,9 +208,9 @@ def results_folder(given: Path | None) -> Path | None:
     return given
 
 
-def _lines(entry: registry.Entry, stored: Sequence[StoredResults], unknown: str) -> list[dict[str, str]]:
+def _lines(entry: registry.Entry, stored: Sequence[StoredResults], not_run: str) -> list[dict[str, str]]:
     """Return the rows of a study in the table: one for each preset that was run, or one."""
-    cells = [(each.preset, each.progress, str(each.path)) for each in stored] or [("", unknown, "")]
+    cells = [(each.preset, each.progress, str(each.path)) for each in stored] or [("", not_run, "")]
     return [
         {"study": name, "preset": preset, "trials": trials, "where": where, "source": source}
         for (name, source), (preset, trials, where) in zip(
@@ -242,11 +251,53 @@ def print_table(rows: Sequence[Mapping[str, Any]]) -> None:
     """Print rows as aligned columns, below a header line."""
     if not rows:
         return
-    columns = list(rows[0])
-    lines = [[_text(column) for column in columns], *([_text(row[column]) for column in columns] for row in rows)]
-    widths = [max(len(line[index]) for line in lines) for index in range(len(columns))]
-    for line in lines:
-        print("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip())
+    columns, widths = list(rows[0]), _widths(rows)
+    for line in ([_text(column) for column in columns], *([_text(row[column]) for column in columns] for row in rows)):
+        cells = (text.ljust(widths[column]) for text, column in zip(line, columns, strict=True))
+        print(GAP.join(cells).rstrip())
+
+
+def _widths(rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """Return the width of each column of a table."""
+    return {column: max(map(len, [_text(column), *(_text(row[column]) for row in rows)])) for column in rows[0]}
+
+
+def _print_fitting(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print a table of runs, with columns in which all agree as a line above, and names of those too wide below."""
+    if not rows:
+        return
+    differing = differing_columns(rows, list(rows[0])) if len(rows) > 1 else list(rows[0])
+    constant = [column for column in rows[0] if column not in differing]
+    if constant:
+        print("All runs: " + ", ".join(f"{_text(column)} {_text(rows[0][column])}" for column in constant) + ".")
+    shown = differing
+    if sys.stdout.isatty():
+        shown = columns_that_fit(_widths(rows), differing, get_terminal_size().columns)
+    print_table(select(rows, columns=shown))
+    hidden = [column for column in differing if column not in shown]
+    if hidden:
+        print(f"Too wide for this terminal: {', '.join(map(_text, hidden))}. Choose columns with --columns.")
+
+
+def columns_that_fit(widths: Mapping[str, int], columns: Sequence[str], available: int) -> list[str]:
+    """Return the columns of a table of runs that fit into the available width, in their order.
+
+    The folder, by which a run is inspected, comes first; then the other columns from left to right, so that the
+    settings come before the results. A column that does not fit is omitted, and narrower ones after it may still fit.
+    One column is always returned.
+
+    >>> columns_that_fit({"cell": 4, "task_options.delay": 18, "loss": 6, "folder": 9}, ["cell", "loss", "folder"], 80)
+    ['cell', 'loss', 'folder']
+    >>> columns_that_fit({"cell": 4, "delay": 18, "loss": 6, "folder": 9}, ["cell", "delay", "loss", "folder"], 24)
+    ['cell', 'loss', 'folder']
+    """
+    first = sorted(columns, key=lambda column: column != "folder")
+    chosen, used = {first[0]}, widths[first[0]]
+    for column in first[1:]:
+        if used + len(GAP) + widths[column] <= available:
+            chosen.add(column)
+            used += len(GAP) + widths[column]
+    return [column for column in columns if column in chosen]
 
 
 def _text(value: Any) -> str:

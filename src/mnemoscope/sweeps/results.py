@@ -10,6 +10,7 @@ from statistics import mean
 from typing import Any
 
 from mnemoscope.base.reading import read_json
+from mnemoscope.base.suggestions import did_you_mean
 from mnemoscope.store.schemas import SweepTrialFile
 from mnemoscope.sweeps.sweep import Point, Sweep
 from mnemoscope.training.trial import TRIAL
@@ -154,7 +155,8 @@ def objective_value(report: Mapping[str, Any], objective: str) -> float | None:
     numbers = {name: value for name, value in report.items() if type(value) in (int, float)}
     if objective not in numbers:
         raise ValueError(
-            f"The runs report no {objective!r}. There are {', '.join(numbers)}: choose one with --objective."
+            f"The runs report no {objective!r}.{did_you_mean(objective, numbers)} There are {', '.join(numbers)}: "
+            f"choose one with --objective."
         )
     return float(numbers[objective]) if isfinite(numbers[objective]) else None
 
