@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-quick test-matrix test-all lint pytest bench soak numerics scoreboard docs clean
+.PHONY: demo test test-quick test-matrix test-all lint pytest bench soak numerics scoreboard docs build clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -58,6 +58,9 @@ scoreboard: .venv/installed  ## after a result has changed: rewrite results with
 
 docs: .venv/installed  ## the documentation as build/site/index.html; a broken link is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+build: .venv/installed  ## the wheel and the source distribution, in dist
+	$(BIN)/python -m hatchling build --clean
 
 clean:
 	rm -rf .venv build dist

@@ -96,7 +96,8 @@ def main() -> int:
     settings = tomllib.loads((HERE / "language.toml").read_text(encoding="utf-8"))
     odd = [(phrase, re.compile(phrase, re.IGNORECASE)) for phrase in settings["phrases"]]
     odd_starts = [(phrase, re.compile(phrase)) for phrase in settings["starts"]]
-    default = [ROOT / name for name in ("src", "tests", "benchmarks", "tools", "docs", "README.md", "CHANGELOG.md")]
+    default = [ROOT / name for name in ("src", "tests", "benchmarks", "tools", "docs", ".github")]
+    default += [path for path in sorted(ROOT.glob("*.md")) if path.name != "SCOREBOARD.md"]  # names of claims
     paths = [path.resolve() for path in asked.paths] or [path for path in default if path.exists()]
     hits, totals = Counter[str](), Counter[str]()
     for path in python_and_markdown(paths):

@@ -16,7 +16,17 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parent.parent.parent
-EXTRA_FILES = ("SCOREBOARD.md", "CHANGELOG.md", "LICENSE", "results/*.json", "benchmarks/results/*", "benchmarks/*.py")
+EXTRA_FILES = (
+    "SCOREBOARD.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "CODE_OF_CONDUCT.md",
+    "SECURITY.md",
+    "LICENSE",
+    "results/*.json",
+    "benchmarks/results/*",
+    "benchmarks/*.py",
+)
 """Files outside docs that the site shows or links to, as patterns."""
 
 GENERATED_FROM = {
