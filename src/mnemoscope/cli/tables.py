@@ -164,7 +164,7 @@ class Runs:
     descending: bool = False
     """Largest first."""
     columns: tuple[str, ...] = ()
-    """Columns to show, all of them, as wide as they are; by default JSON and files have all columns."""
+    """Columns to show, whatever the width of the terminal; by default JSON and files have all columns."""
     json: bool = False
     """Print as JSON: a list of objects."""
     csv: Path | None = None
