@@ -9,7 +9,9 @@ import pytest
 
 from mnemoscope import registry
 from mnemoscope.registry import Entry, Registry, plugins
+from mnemoscope.training import load_model
 from tests.slow import representatives
+from tests.store.test_store import make_run
 
 LIGHT = """
 from mnemoscope.registry import Entry, cells
@@ -140,3 +142,17 @@ def test_every_former_lens_name_leads_to_a_lens():
     assert {*registry.lenses.former_names} == former_names
     for former, name in registry.lenses.former_names.items():
         assert registry.lenses[former] is registry.lenses[name]
+
+
+def test_a_run_names_its_plugins_but_does_not_import_them(tmp_path):
+    plugin = tmp_path / "my plugin.py"
+    plugin.write_text("raise SystemExit('a run must not execute this')")
+    folder = make_run(tmp_path / "runs" / "try" / "a", loss=0.5)
+    config = (folder / "config.toml").read_text()
+    (folder / "config.toml").write_text(config.replace('cell = "gru"', 'cell = "mine"'))
+    (folder / "env.json").write_text(json.dumps({"mnemoscope": "0.2.0", "plugins": [str(plugin)]}))
+    with pytest.raises(ValueError, match=f"--plugin '{plugin}' COMMAND"):
+        load_model(folder)
+    (folder / "env.json").write_text("{")  # the error about the cell is still the one to show
+    with pytest.raises(ValueError, match="'mine', which is no registered cell"):
+        load_model(folder)

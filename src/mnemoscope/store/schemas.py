@@ -16,6 +16,7 @@ class Environment(TypedDict, total=False):
     """env.json, and the environment of a trial."""
 
     mnemoscope: str
+    plugins: list[str]
 
 
 class RunResult(TypedDict, total=False):
