@@ -304,7 +304,7 @@ WRONG = [
     (["hidden_size=uniform:2:5", "--method", "random", "--trials", "2"], "hidden_size must be an integer"),
     (["hidden_size=2,3", "--method", "random"], "--trials"),
     (["hidden_size=2,3", "--trials", "2"], "every combination once"),
-    (["hidden_size=2,3", "--objective", "los"], "The runs report no 'los'. There are loss,"),
+    (["hidden_size=2,3", "--objective", "los"], "The runs report no 'los'. Did you mean 'loss'?"),
     (["hidden_size=2,3", "--storage", "sqlite://"], "A storage is for the methods of Optuna"),
     (["hidden_size=2,3", "--seeds", "1", "1"], "each once"),
 ]
