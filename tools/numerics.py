@@ -196,7 +196,7 @@ def batch_of(module: str) -> Callable[[int, int], Mapping[str, Any]]:
 CHECKS = (
     Batch("maps", "fixed points of random two-dimensional maps against all roots", batch_of("numerics_maps"), 2000),
     Batch("binding", "planted binding models: rotations, leaks, noise, transients", batch_of("numerics_binding"), 200),
-    Check("no-manifold", "systems without a slow manifold, of which none may be claimed", no_false_manifold, 200),
+    Check("no-manifold", "systems without a slow manifold: none may be claimed", no_false_manifold, 200),
     Check("manifolds", "planted lines, rings, planes, spheres, tori: their topology", planted_manifold_is_named, 40),
     Check("fisher", f"Fisher memory of random networks against {DIGITS} digits", fisher_equals_digits, 200),
     Check("scans", "every cell's scan against its loop, with gradients, in float64", scan_equals_loop, 20 * len(CELLS)),
