@@ -39,11 +39,13 @@ if TYPE_CHECKING:
         scan as scan,
     )
     from mnemoscope.config import RunConfig as RunConfig
+    from mnemoscope.inspection import Inspection as Inspection, inspect as inspect
     from mnemoscope.lenses import (
         Attention as Attention,
         AttentionDependencies as AttentionDependencies,
         Attractors as Attractors,
         Basin as Basin,
+        Behaviour as Behaviour,
         BifurcationDiagram as BifurcationDiagram,
         Cycles as Cycles,
         Drift as Drift,
@@ -90,6 +92,7 @@ if TYPE_CHECKING:
         measure_recall as measure_recall,
         memory_capacity as memory_capacity,
         record_attention as record_attention,
+        record_behaviour as record_behaviour,
         record_relations as record_relations,
         record_tape as record_tape,
         spectrum as spectrum,

@@ -35,9 +35,9 @@ def text_of(page):
 def test_the_page_shows_attention_and_kept_states(tmp_path, cell, options):
     folder = run_of(tmp_path, cell, **options)
     inspection = inspect_run(folder, options=InspectionOptions(progress=False))
+    page = inspection.save()
     assert inspection.fixed_points is None
-    assert inspection.saved is None
-    html, text = inspection.page.read_text(encoding="utf-8"), text_of(inspection.page)
+    html, text = page.read_text(encoding="utf-8"), text_of(page)
     assert html.count('<section id="attention"') == 1
     assert ("has no fixed points" in text) == (cell == "memrnn")
     assert ("are never isolated" in text) == (cell == "relrnn")
@@ -48,10 +48,10 @@ def test_the_page_shows_attention_and_kept_states(tmp_path, cell, options):
     assert "@inproceedings{kerg2020," in html
     model, task, config = load_model(folder)
     batch = task.batch(SEQUENCES, config.seed, 0, "test")
-    kept = Attention.load(inspection.page.with_name("page.attention.safetensors"))
+    kept = Attention.load(page.with_name("page.attention.safetensors"))
     assert torch.equal(kept.weights, record_attention(model.cell, batch.inputs).weights)
     assert kept.summary() in text
-    norms = GradientNorms.load(inspection.page.with_name("page.gradients.safetensors"))
+    norms = GradientNorms.load(page.with_name("page.gradients.safetensors"))
     assert norms.names == ("before training", "after training")
     for number, network in enumerate((build_model(config, task).double(), model.double())):
         found = gradient_norms(
@@ -64,12 +64,13 @@ def test_the_page_shows_attention_and_kept_states(tmp_path, cell, options):
 
 def test_the_page_of_sparse_backtracking_shows_gradients(tmp_path):
     inspection = inspect_run(run_of(tmp_path, "sab", attend_every=3), options=InspectionOptions(progress=False))
-    text = text_of(inspection.page)
+    page = inspection.save()
+    text = text_of(page)
     assert "has no fixed points" in text
     assert "is not recorded" in text
     assert inspection.attention.attention is None
     assert inspection.attention.gradients.summary() in text
-    assert not inspection.page.with_name("page.attention.safetensors").exists()
+    assert not page.with_name("page.attention.safetensors").exists()
 
 
 def test_inspect_prints_the_attention(tmp_path, capsys):

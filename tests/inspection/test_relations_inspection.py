@@ -61,16 +61,17 @@ def text_of(page):
 @pytest.mark.parametrize("cell", ["corelnet-sensory", pytest.param("lstm", marks=SLOW)])
 def test_the_page_of_a_relational_run_shows_its_relations(tmp_path, cell):
     inspection = inspect_run(run_of(tmp_path, "same-different", cell), options=InspectionOptions(progress=False))
-    html, text, found = inspection.page.read_text(encoding="utf-8"), text_of(inspection.page), inspection.relations
+    page = inspection.save()
+    html, text, found = page.read_text(encoding="utf-8"), text_of(page), inspection.relations
     compares = cell != "lstm"
     assert '<section id="relations"' in html
     assert '<section id="separation-of-objects"' in html
     assert ('<section id="what-the-decoder-reads"' in html) == compares
     assert found.drift.summary() in text
     assert "@misc{kerg2022," in html
-    model, task, config = load_model(inspection.page.parent)
+    model, task, config = load_model(page.parent)
     unseen = task.relational.batch(PROBLEMS, config.seed, 0, "test")
-    kept = Drift.load(inspection.page.with_name("page.drift.safetensors"))
+    kept = Drift.load(page.with_name("page.drift.safetensors"))
     before = build_model(config, task)
     seen = task.relational.batch(PROBLEMS, config.seed, 0, "validation")
     expected = measure_drift(
@@ -82,11 +83,11 @@ def test_the_page_of_a_relational_run_shows_its_relations(tmp_path, cell):
         assert "it reads the objects in sequence" in text
         assert found.relations is None
         return
-    kept = Relations.load(inspection.page.with_name("page.relations.safetensors"))
+    kept = Relations.load(page.with_name("page.relations.safetensors"))
     assert torch.equal(kept.relations, record_relations(model.network, unseen).relations)
     assert found.relations.summary() in text
     for name in ("seen", "unseen"):
-        kept = Occlusion.load(inspection.page.with_name(f"page.occlusion-{name}.safetensors"))
+        kept = Occlusion.load(page.with_name(f"page.occlusion-{name}.safetensors"))
         assert kept.accuracy == found.occlusion[name].accuracy
         assert kept.summary() in text
     first = Scenes(unseen.images, unseen.objects[:OCCLUDED_PROBLEMS], unseen.labels[:OCCLUDED_PROBLEMS])

@@ -30,10 +30,11 @@ def text_of(page):
 def test_the_page_of_a_small_machine_shows_tape_and_fixed_points(tmp_path):
     folder = run_of(tmp_path, "matrix-copy", "matntm", slots=4, slot_rows=2, slot_columns=2, layers=1)
     inspection = inspect_run(folder, options=InspectionOptions(starts=4, progress=False))
-    html, text = inspection.page.read_text(encoding="utf-8"), text_of(inspection.page)
+    page = inspection.save()
+    html, text = page.read_text(encoding="utf-8"), text_of(page)
     assert html.count('<section id="the-tape"') == 1
     assert len(inspection.fixed_points)
-    assert inspection.saved.exists()
+    assert page.with_name("page.fixed_points.safetensors").exists()
     assert "tiny: matntm with 4 x 4 units" in text
     assert inspection.tape.tape.summary() in text
     assert "Before training: the gradient " in text
@@ -42,10 +43,10 @@ def test_the_page_of_a_small_machine_shows_tape_and_fixed_points(tmp_path):
     model, task, config = load_model(folder)
     batch = inspection.tape.batch
     assert len(batch.mask) == max(len(task.batch(8, config.seed, number, "test").mask) for number in range(8))
-    kept = Tape.load(inspection.page.with_name("page.tape.safetensors"))
+    kept = Tape.load(page.with_name("page.tape.safetensors"))
     assert torch.equal(kept.memory, record_tape(model, batch.inputs).memory)
-    parts = GradientNorms.load(inspection.page.with_name("page.parts.safetensors"))
-    norms = GradientNorms.load(inspection.page.with_name("page.gradients.safetensors"))
+    parts = GradientNorms.load(page.with_name("page.parts.safetensors"))
+    norms = GradientNorms.load(page.with_name("page.gradients.safetensors"))
     torch.testing.assert_close(parts.norms.square().sum(0).sqrt(), norms.norms[1])
 
 

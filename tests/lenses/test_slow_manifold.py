@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 import mnemoscope as ms
 from mnemoscope.cells import Cell
-from mnemoscope.inspection import inspect_cell
 from mnemoscope.inspection.slow_manifold import slow_manifold_section
 from mnemoscope.lenses.slow_manifold.curve import Curve, fit_curve
 from mnemoscope.lenses.slow_manifold.drift import CurveDrift
@@ -482,11 +481,12 @@ def test_the_headline_of_a_page_names_the_manifold() -> None:
 
 @SLOW
 def test_an_inspection_finds_and_saves_the_manifold(tmp_path) -> None:
-    inspection = inspect_cell(planted_ring(5e-4, 1, size=3), "ring", tmp_path / "page.html")
+    inspection = ms.inspect(planted_ring(5e-4, 1, size=3), name="ring")
     assert inspection.slow_manifold is not None
+    inspection.save(tmp_path / "page.html")
     assert "settle on a slow manifold, a ring" in (tmp_path / "page.html").read_text()
     assert ms.SlowManifold.load(tmp_path / "page.slow_manifold.safetensors").topology == "ring"
-    contracting = inspect_cell(planted_flat(0.9, size=3), "point", tmp_path / "point.html")
+    contracting = ms.inspect(planted_flat(0.9, size=3))
     assert contracting.slow_manifold is None
     assert "slow manifold" not in (tmp_path / "point.html").read_text()
 

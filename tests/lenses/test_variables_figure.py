@@ -2,7 +2,6 @@
 
 import itertools
 from dataclasses import fields, is_dataclass
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -282,9 +281,10 @@ def test_the_page_of_a_binding_run_shows_and_saves_the_variables(tmp_path):
     config = RunConfig("tiny", "repeat-copy", options, hidden_size=8, steps=2, batch_size=4)
     result = train(config, tmp_path, progress=False)
     inspection = inspect_run(result.folder, options=InspectionOptions(starts=4, progress=False))
-    html = Path(inspection.page).read_text(encoding="utf-8")
+    page = inspection.save()
+    html = page.read_text(encoding="utf-8")
     assert inspection.variables is not None
     assert inspection.variables.reason in plain(html)
     assert '<section id="variables"' in html
     assert "@inproceedings{karuvally2023," in html
-    assert_same(Variables.load(inspection.page.with_name("page.variables.safetensors")), inspection.variables)
+    assert_same(Variables.load(page.with_name("page.variables.safetensors")), inspection.variables)

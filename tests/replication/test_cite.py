@@ -145,7 +145,7 @@ def test_cite_refuses_unknown_and_missing_names(arguments, reason, capsys, tmp_p
 def root(tmp_path_factory):
     root = tmp_path_factory.mktemp("runs")
     result = train(TINY, root, progress=False)
-    inspect_run(result.folder, options=InspectionOptions(starts=4, progress=False))
+    inspect_run(result.folder, options=InspectionOptions(starts=4, progress=False)).save()
     run_study("fisher-table", "smoke", root=root, progress=False)
     return root
 

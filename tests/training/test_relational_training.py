@@ -392,6 +392,7 @@ def test_the_page_shows_the_measured_accuracies(tmp_path):
     config = replace(CONFIG, task="relational-game", task_options={"rule": "colour/shape"}, steps=1)
     folder = run(config, tmp_path).folder
     looked = inspect_run(folder, options=InspectionOptions(progress=False))
+    page = looked.save()
     model, task, _ = load_model(folder)
     seen = looked.problems
     for split, found in (("test", seen.unseen), ("validation", seen.seen)):
@@ -399,8 +400,8 @@ def test_the_page_shows_the_measured_accuracies(tmp_path):
         assert evaluate(model, task, batches)["accuracy"] == found
     assert torch.equal(seen.answers, model(seen.scenes)[0].argmax(-1)[0])
     assert looked.fixed_points is None
-    assert f"{seen.unseen:.1%} of 1,000 problems with" in text_of(looked.page)
-    assert f"and {seen.seen:.1%} of as many new problems" in text_of(looked.page)
+    assert f"{seen.unseen:.1%} of 1,000 problems with" in text_of(page)
+    assert f"and {seen.seen:.1%} of as many new problems" in text_of(page)
     panels = [axes.get_title("left") for axes in seen.figure().axes if axes.get_title("left")]
     assert len(panels) == 6
     pairs = [title.removeprefix("right: ").split("\nanswered: ") for title in panels]

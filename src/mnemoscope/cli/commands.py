@@ -54,7 +54,7 @@ class Demo:
         trained = train(config, self.root, resume=True, progress=shown)
         inspection = inspect_run(trained.folder, options=InspectionOptions(progress=shown))
         facts = {"folder": str(trained.folder), "loss": trained.loss, "seconds": trained.seconds, **trained.scores}
-        _print_inspection(inspection, facts, self.json)
+        _print_inspection(inspection, inspection.save(), facts, self.json)
         return 0
 
 
@@ -152,7 +152,8 @@ class Inspect:
         if not self.path.exists():
             raise FileNotFoundError(f"There is no file or folder {self.path}.")
         inspection = self._inspect_run() if self.path.is_dir() else self._inspect_weights()
-        _print_inspection(inspection, {"network": str(self.path)}, self.json)
+        page = inspection.save(self.output or (None if self.path.is_dir() else self.path.with_suffix(".html")))
+        _print_inspection(inspection, page, {"network": str(self.path)}, self.json)
         return 0
 
     def _inspect_run(self) -> Inspection:
@@ -161,20 +162,19 @@ class Inspect:
                 f"{self.path} is the folder of a run, which describes its network; --network, --nonlinearity and "
                 f"--prefix are for files of weights."
             )
-        from mnemoscope.inspection import inspect_run
+        from mnemoscope.inspection import inspect
 
-        return inspect_run(self.path, page=self.output, options=self._options())
+        return inspect(self.path, options=self._options())
 
     def _inspect_weights(self) -> Inspection:
         if self.network is None:
             raise ValueError(f"{self.path} is a file of weights: name its class with --network rnn, gru or lstm.")
-        from mnemoscope.cells import adapt, load_network
-        from mnemoscope.inspection import inspect_cell
+        from mnemoscope.cells import load_network
+        from mnemoscope.inspection import inspect
 
         network = load_network(self.path, self.network, nonlinearity=self.nonlinearity, prefix=self.prefix)
         title = f"{self.path.name}: {network}" + (f" {self.nonlinearity}" if self.network == "rnn" else "")
-        page = self.output or self.path.with_suffix(".html")
-        return inspect_cell(adapt(network), title, page, options=self._options())
+        return inspect(network, name=title, options=self._options())
 
     def _options(self) -> InspectionOptions:
         from mnemoscope.inspection import InspectionOptions
@@ -347,15 +347,15 @@ def _after(separator: str, text: str) -> str:
     return f"{separator}{text}" if text else ""
 
 
-def _print_inspection(inspection: Inspection, facts: dict[str, Any], as_json: bool) -> None:
-    summary, page = inspection.summary(), str(inspection.page.resolve())
+def _print_inspection(inspection: Inspection, written: Path, facts: dict[str, Any], as_json: bool) -> None:
+    summary, page = inspection.summary(), str(written.resolve())
     if as_json:
-        print(json.dumps({**facts, "summary": summary, "page": page, **_findings(inspection)}, indent=2))
+        print(json.dumps({**facts, "summary": summary, "page": page, **_findings(inspection, written)}, indent=2))
     else:
         print(printable(f"{summary}\nPage: {page}"))
 
 
-def _findings(inspection: Inspection) -> dict[str, Any]:
+def _findings(inspection: Inspection, page: Path) -> dict[str, Any]:
     """Return the fixed points of a network, or the accuracy of its answers, as JSON data."""
     fp, uniform, problems = inspection.fixed_points, inspection.uniform_fixed_points, inspection.problems
     if problems is not None:
@@ -366,8 +366,10 @@ def _findings(inspection: Inspection) -> dict[str, Any]:
             "unstable": uniform.unstable.tolist(),
             "index_sum": uniform.reduced.index_sum,
         }
-    if fp is None or inspection.saved is None:
+    if fp is None:
         return {}
+    from mnemoscope.inspection.result import saved_result
+
     return {
         "points": len(fp),
         "kinds": fp.kind,
@@ -378,5 +380,5 @@ def _findings(inspection: Inspection) -> dict[str, Any]:
         "certified": None if fp.certificate is None else fp.certificate.complete,
         "slow_points": 0 if fp.slow is None else len(fp.slow),
         "starts": {} if fp.starts is None else {status.name.lower(): n for status, n in fp.starts.counts().items()},
-        "fixed_points": str(inspection.saved.resolve()),
+        "fixed_points": str(saved_result(page, "fixed_points").resolve()),
     }

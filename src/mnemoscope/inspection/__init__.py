@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from mnemoscope.base.lazy_imports import lazy_attributes
 
 if TYPE_CHECKING:
-    from mnemoscope.inspection.cell import inspect_cell as inspect_cell
+    from mnemoscope.inspection.network import inspect as inspect
     from mnemoscope.inspection.options import InspectionOptions as InspectionOptions
     from mnemoscope.inspection.result import Inspection as Inspection
     from mnemoscope.inspection.run import inspect_run as inspect_run

@@ -1,9 +1,8 @@
-"""The facts on the page of a run, and the files that an inspection writes."""
+"""The facts on the page of a run."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,25 +10,20 @@ from mnemoscope.cells import Cell, Model
 from mnemoscope.config.run_config import RunConfig
 from mnemoscope.inspection.options import InspectionOptions
 from mnemoscope.lenses import Dynamics
-from mnemoscope.lenses.result import Result
 from mnemoscope.relational import SingleStepModel
-from mnemoscope.report import NetworkPage, write_page
+from mnemoscope.report import NetworkPage
 from mnemoscope.tasks import Task
 from mnemoscope.training import RunFolder
-
-TRAJECTORIES = 24
-"""Number of trajectories on a page."""
 
 
 @dataclass(frozen=True)
 class LoadedRun:
-    """A trained run, and where and how to inspect it."""
+    """A trained run, and how to inspect it."""
 
     folder: Path
     model: Model
     task: Task
     config: RunConfig
-    page: Path
     options: InspectionOptions
 
 
@@ -68,15 +62,6 @@ def describe_input(dynamics: Dynamics) -> str:
     """Return the constant input as text."""
     values = dynamics.input[0].tolist()
     return "zeros" if not any(values) else ", ".join(f"{value:g}" for value in values)
-
-
-def write_with_results(page: Path, content: NetworkPage, results: Mapping[str, Result | None]) -> None:
-    """Write a page, and the results that it shows next to it, each as `<page>.<name>.safetensors`."""
-    page.parent.mkdir(parents=True, exist_ok=True)
-    for name, result in results.items():
-        if result is not None:
-            result.save(page.with_name(f"{page.stem}.{name}.safetensors"))
-    write_page(page, content)
 
 
 def _describe_size(cell: Cell, hidden_size: int) -> str:

@@ -1,28 +1,46 @@
-"""The result of an inspection: what the lenses found, and where it was written."""
+"""The result of an inspection: what the lenses found, and the page that shows it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import webbrowser
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from html import escape
 from pathlib import Path
+from tempfile import mkdtemp
 
+from mnemoscope.base.files import refuse_link
 from mnemoscope.inspection.attention import AttentionFindings
 from mnemoscope.inspection.problems import ProblemFindings
 from mnemoscope.inspection.relations import RelationFindings
 from mnemoscope.inspection.tape import TapeFindings
-from mnemoscope.lenses import FixedPoints, SlowManifold, Variables
+from mnemoscope.lenses import Behaviour, FixedPoints, GradientNorms, SlowManifold, Variables
+from mnemoscope.lenses.result import Result
 from mnemoscope.lenses.tape import UniformFixedPoints
+from mnemoscope.report import NetworkPage, render_page, write_page
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Inspection:
-    """Findings of the lenses, and their page. Results are saved next to it, as `page.<name>.safetensors`."""
+    """Findings of the lenses. `save` writes them as a page, `show` opens it, and a notebook displays the main ones."""
 
-    page: Path
+    content: NetworkPage
+    """What the page shows."""
+    results: Mapping[str, Result] = field(default_factory=dict)
+    """All results by name; `save` writes each next to the page, as `<page>.<name>.safetensors`."""
+    default_page: Path | None = None
+    """Where `save` writes the page of a run: `page.html` in its folder."""
+    behaviour: Behaviour | None = None
+    """Answers of the network on the given inputs, or on the test trials of its task."""
     fixed_points: FixedPoints | None = None
-    """None for a relational network, a network that attends to its past, and a large Turing machine, which has
-    `uniform_fixed_points` instead."""
+    """Fixed points in the first context. None for a relational network, a network that attends to its past, and a large
+    Turing machine, which has `uniform_fixed_points` instead."""
+    contexts: Mapping[str, FixedPoints] = field(default_factory=dict)
+    """Fixed points in every context, by its name, if contexts were given."""
     slow_manifold: SlowManifold | None = None
     """The slow manifold on which most states of the network settle, if there is one."""
+    gradients: GradientNorms | None = None
+    """How much of the loss reaches each step, if targets were given."""
     variables: Variables | None = None
     """Variables of a network trained on variable binding, if they could be found."""
     attention: AttentionFindings | None = None
@@ -36,14 +54,10 @@ class Inspection:
     relations: RelationFindings | None = None
     """For a relational network: what it compares, what its decoder reads, and how well it separates unseen objects."""
 
-    @property
-    def saved(self) -> Path | None:
-        """The file of the fixed points."""
-        return None if self.fixed_points is None else self.page.with_name(f"{self.page.stem}.fixed_points.safetensors")
-
     def summary(self) -> str:
         """Return the findings in sentences."""
         findings = (
+            self.behaviour,
             self.fixed_points,
             self.slow_manifold,
             self.uniform_fixed_points,
@@ -52,3 +66,40 @@ class Inspection:
             self.problems,
         )
         return " ".join(finding.summary() for finding in findings if finding is not None)
+
+    def save(self, path: str | Path | None = None) -> Path:
+        """Write the page as one HTML file, and the results next to it; return the path of the page."""
+        if path is None:
+            if self.default_page is None:
+                raise ValueError('Name the page: save("page.html").')
+            path = self.default_page
+            refuse_link(path)
+        page = Path(path)
+        page.parent.mkdir(parents=True, exist_ok=True)
+        for name, result in self.results.items():
+            result.save(saved_result(page, name))
+        return write_page(page, self.content)
+
+    def show(self) -> Path:
+        """Open the page in a browser; it is written to a temporary folder, whose path is returned."""
+        page = write_page(Path(mkdtemp(prefix="mnemoscope-")) / "page.html", self.content)
+        webbrowser.open(page.as_uri())
+        return page
+
+    def html(self) -> str:
+        """Return the page as text."""
+        return render_page(self.content)
+
+    def __repr__(self) -> str:
+        return f"Inspection({self.summary()})"
+
+    def _repr_html_(self) -> str:
+        """Return the main findings with their figures, for notebooks."""
+        main = [self.behaviour, self.slow_manifold or self.fixed_points, self.variables]
+        shown = "".join(result._repr_html_() for result in main if result is not None)
+        return f"<h3>{escape(self.content.title)}</h3>{shown or f'<p>{escape(self.summary())}</p>'}"
+
+
+def saved_result(page: Path, name: str) -> Path:
+    """Return where `save` writes a result next to a page."""
+    return page.with_name(f"{page.stem}.{name}.safetensors")

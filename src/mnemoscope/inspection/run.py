@@ -1,4 +1,4 @@
-"""Inspect a trained run with every lens that applies, and write its page: the work behind `mnemoscope inspect`.
+"""Inspect a trained run with every lens that applies: the work behind `mnemoscope inspect`.
 
 Which lenses apply depends on the network:
 
@@ -15,31 +15,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
-from mnemoscope.base.files import refuse_link
 from mnemoscope.cells import run_with_cache
 from mnemoscope.inspection.attention import inspect_attention, why_no_fixed_points
+from mnemoscope.inspection.behaviour import behaviour_section
+from mnemoscope.inspection.mechanism import TRAJECTORIES, inspect_mechanism, sample_states
 from mnemoscope.inspection.options import DEFAULT_OPTIONS, InspectionOptions
-from mnemoscope.inspection.page import TRAJECTORIES, LoadedRun, page_of_run, write_with_results
+from mnemoscope.inspection.page import LoadedRun, page_of_run
 from mnemoscope.inspection.problems import inspect_problems
 from mnemoscope.inspection.relations import inspect_relations
 from mnemoscope.inspection.result import Inspection
-from mnemoscope.inspection.slow_manifold import inspect_slow_manifold, slow_manifold_section
 from mnemoscope.inspection.tape import POOL, TapeFindings, inspect_tape, is_large, uniform_fixed_points_section
 from mnemoscope.inspection.uses import add_citations
 from mnemoscope.inspection.variables import inspect_variables, variables_section
-from mnemoscope.lenses import Dynamics, Variables
+from mnemoscope.lenses import Dynamics, Variables, record_behaviour
 from mnemoscope.lenses.result import Result
 from mnemoscope.lenses.tape import find_uniform_fixed_points, make_uniform
 from mnemoscope.memory.tape import TuringMachine
 from mnemoscope.relational import SingleStepModel
-from mnemoscope.report import InspectedNetwork, NetworkPage, lens_sections
+from mnemoscope.report import NetworkPage
 from mnemoscope.report.markup import check_report_extra
 from mnemoscope.tasks import RelationalSequence
 from mnemoscope.training import load_model
@@ -48,19 +48,15 @@ BATCH = 64
 """Test sequences whose states are starts of the search."""
 
 
-def inspect_run(
-    folder: str | Path, *, page: str | Path | None = None, options: InspectionOptions = DEFAULT_OPTIONS
-) -> Inspection:
-    """Inspect a trained run, and write its page (by default `page.html` in its folder) and its results.
+def inspect_run(folder: str | Path, *, options: InspectionOptions = DEFAULT_OPTIONS) -> Inspection:
+    """Inspect a trained run; `.save()` writes `page.html` and the results into its folder.
 
     Fixed points are searched for at a constant input, zeros by default.
     """
     check_report_extra()
     folder = Path(folder)
-    if page is None:
-        refuse_link(folder / "page.html")
     model, task, config = load_model(folder)
-    run = LoadedRun(folder, model, task, config, folder / "page.html" if page is None else Path(page), options)
+    run = LoadedRun(folder, model, task, config, options)
     if isinstance(model, SingleStepModel) and isinstance(task, RelationalSequence):
         return _inspect_relational(run, model, task)
     if isinstance(model.cell, TuringMachine):
@@ -75,8 +71,8 @@ def _inspect_relational(run: LoadedRun, model: SingleStepModel, task: Relational
     problems, relations = inspect_problems(model, task, run.config), inspect_relations(model, task, run.config)
     sections = [problems.section(), *relations.sections()]
     content = replace(page_of_run(run), lead=f"{problems.summary()} {reason}", sections=sections)
-    _write(run, content, ("relations", "occlusion", "drift"), relations.results())
-    return Inspection(run.page, problems=problems, relations=relations)
+    lenses, results = ("relations", "occlusion", "drift"), relations.results()
+    return _inspection(run, content, lenses, results, problems=problems, relations=relations)
 
 
 def _inspect_attentive(run: LoadedRun, reason: str) -> Inspection:
@@ -84,8 +80,7 @@ def _inspect_attentive(run: LoadedRun, reason: str) -> Inspection:
     _refuse_fixed_point_options(run.options, reason)
     attention = inspect_attention(run.model, run.task, run.config)
     content = replace(page_of_run(run), lead=reason, sections=[attention.section()])
-    _write(run, content, ("attention", "gradients"), attention.results())
-    return Inspection(run.page, attention=attention)
+    return _inspection(run, content, ("attention", "gradients"), attention.results(), attention=attention)
 
 
 def _inspect_machine(run: LoadedRun) -> Inspection:
@@ -101,12 +96,12 @@ def _inspect_large_machine(run: LoadedRun, tape: TapeFindings) -> Inspection:
     """Inspect a machine with a large state, whose page lists only the fixed points on a uniform tape."""
     dynamics = _dynamics(run)
     visited = _visited_states(run, dynamics, tape.batch.inputs).flatten(0, 1)
-    starts = _sample(visited, POOL, run.options.seed)
+    starts = sample_states(visited, POOL, run.options.seed)
     points = find_uniform_fixed_points(dynamics, starts, seed=run.options.seed, progress=run.options.progress)
     sections = [uniform_fixed_points_section(points), tape.section()]
     content = replace(page_of_run(run, dynamics), lead=points.summary(), sections=sections)
-    _write(run, content, ("fixed-points", *TapeFindings.lenses), tape.results())
-    return Inspection(run.page, tape=tape, uniform_fixed_points=points)
+    lenses = ("fixed-points", *TapeFindings.lenses)
+    return _inspection(run, content, lenses, tape.results(), tape=tape, uniform_fixed_points=points)
 
 
 def _inspect_recurrent(run: LoadedRun, tape: TapeFindings | None = None) -> Inspection:
@@ -115,19 +110,16 @@ def _inspect_recurrent(run: LoadedRun, tape: TapeFindings | None = None) -> Insp
     # the page shows the network on its task, and the search starts from the states that it visits there
     batch = run.task.batch(BATCH, run.config.seed, 0, "test")
     visited = _visited_states(run, dynamics, batch.inputs)
-    starts = _sample(visited.flatten(0, 1), run.options.starts, run.options.seed)
-    if tape is not None:
-        starts = torch.cat([starts, make_uniform(dynamics, starts)])
-    fp = run.options.search(dynamics, starts)
-    memory = inspect_slow_manifold(dynamics, visited, fp, run.options.seed)
+
+    def with_uniform_tapes(starts: Tensor) -> Tensor:
+        return starts if tape is None else torch.cat([starts, make_uniform(dynamics, starts)])
+
+    mechanism = inspect_mechanism(
+        run.model.cell, {"constant input": dynamics}, visited, run.options, starts=with_uniform_tapes
+    )
     variables = inspect_variables(run.model, run.task, batch)
-    by_lens = lens_sections(InspectedNetwork(run.model.cell, dynamics, fp, visited))
     found = variables if isinstance(variables, Variables) else None
-    sections, lenses = [], ["fixed-points"]
-    results = {"fixed_points": fp, "variables": found, "slow_manifold": memory or None}
-    if memory:
-        sections.append(slow_manifold_section(memory))
-        lenses.append("slow-manifold")
+    sections, lenses, results = [], [], {**mechanism.results, "variables": found}
     if tape is not None:
         sections.append(tape.section())
         lenses += TapeFindings.lenses
@@ -137,17 +129,40 @@ def _inspect_recurrent(run: LoadedRun, tape: TapeFindings | None = None) -> Insp
         lenses.append("variables")
     content = replace(
         page_of_run(run, dynamics),
-        fixed_points=fp,
-        slow_manifold=memory,
+        fixed_points=mechanism.fixed_points,
+        slow_manifold=mechanism.settling,
         trajectories=visited[:, :TRAJECTORIES],
-        sections=[*sections, *chain(*by_lens.values())],
+        sections=[*sections, *mechanism.sections],
     )
-    _write(run, content, [*lenses, *by_lens], results)
-    return Inspection(run.page, fp, variables=found, tape=tape, slow_manifold=memory or None)
+    return _inspection(
+        run,
+        content,
+        [*mechanism.lenses, *lenses],
+        results,
+        fixed_points=mechanism.fixed_points,
+        slow_manifold=mechanism.slow_manifold,
+        variables=found,
+        tape=tape,
+    )
 
 
-def _write(run: LoadedRun, content: NetworkPage, lenses: Sequence[str], results: Mapping[str, Result | None]) -> None:
-    write_with_results(run.page, add_citations(content, lenses, run.config), results)
+def _inspection(
+    run: LoadedRun,
+    content: NetworkPage,
+    lenses: Sequence[str],
+    results: Mapping[str, Result | None],
+    **findings: Any,
+) -> Inspection:
+    """Return the findings with the behaviour of the network on test trials in front of them."""
+    kept = {name: result for name, result in results.items() if result is not None}
+    if not isinstance(run.model, SingleStepModel):
+        batch = run.task.batch(BATCH, run.config.seed, 0, "test")
+        behaviour = record_behaviour(run.model, batch.inputs, batch.targets, mask=batch.mask)
+        content = replace(content, behaviour=behaviour.summary(), first_sections=[behaviour_section(behaviour)])
+        kept, lenses = {"behaviour": behaviour, **kept}, ["behaviour", *lenses]
+        findings["behaviour"] = behaviour
+    content = add_citations(content, lenses, run.config)
+    return Inspection(content, kept, run.folder / "page.html", **findings)
 
 
 def _refuse_fixed_point_options(options: InspectionOptions, reason: str) -> None:
@@ -169,8 +184,3 @@ def _visited_states(
     """Return the flat states that the network visits along inputs."""
     with torch.no_grad():
         return run_with_cache(dynamics.cell, run.model.encode(inputs).to(dynamics.input))[1].flat()
-
-
-def _sample(states: Float[Tensor, "states size"], number: int, seed: int) -> Float[Tensor, "starts size"]:
-    order = torch.randperm(len(states), generator=torch.Generator().manual_seed(seed))
-    return states[order[:number]]

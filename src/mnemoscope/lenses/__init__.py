@@ -14,6 +14,7 @@ from mnemoscope.lenses.attractors import (
     find_cycles as find_cycles,
     lyapunov_spectrum as lyapunov_spectrum,
 )
+from mnemoscope.lenses.behaviour import Behaviour as Behaviour, record_behaviour as record_behaviour
 from mnemoscope.lenses.bifurcations import (
     BifurcationDiagram as BifurcationDiagram,
     interpolate_inputs as interpolate_inputs,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,6 +56,10 @@ class NetworkPage:
     """Names of the lenses on the page, for `mnemoscope cite`."""
     slow_manifold: SlowManifold | None = None
     """The slow manifold on which most states settle, for the first sentences."""
+    behaviour: str = ""
+    """What the network answers on trials, in sentences that come before all others."""
+    first_sections: Sequence[Section] = ()
+    """Sections before those of the fixed points: what the network does comes before how."""
 
 
 @dataclass(frozen=True)
@@ -70,9 +74,12 @@ class InspectedNetwork:
     """Flat states that the network visited, on its task or from random states."""
 
 
-def lens_sections(network: InspectedNetwork) -> dict[str, list[Section]]:
-    """Return the sections of every lens that has any, by the name of the lens; `Entry.sections` names the functions."""
-    made = {entry.name: list(entry.load_sections()(network)) for entry in registry.lenses if entry.sections}
+def lens_sections(
+    network: InspectedNetwork, wanted: Callable[[str], bool] = lambda name: True
+) -> dict[str, list[Section]]:
+    """Return the sections of every wanted lens that has any, by its name; `Entry.sections` names the functions."""
+    chosen = [entry for entry in registry.lenses if entry.sections and wanted(entry.name)]
+    made = {entry.name: list(entry.load_sections()(network)) for entry in chosen}
     return {name: sections for name, sections in made.items() if sections}
 
 
@@ -85,7 +92,9 @@ def write_page(path: str | Path, page: NetworkPage) -> Path:
 
 def render_page(page: NetworkPage) -> str:
     """Return the page as text."""
-    sections = [] if page.fixed_points is None else _fixed_point_sections(page.fixed_points, page.trajectories)
+    sections = [*page.first_sections]
+    if page.fixed_points is not None:
+        sections += _fixed_point_sections(page.fixed_points, page.trajectories)
     sections += page.sections
     if page.curve:
         sections.append(training_section(page.curve, page.baseline, page.baseline_label))
@@ -105,12 +114,14 @@ def _fixed_point_sections(fp: FixedPoints, trajectories: Float[Tensor, "time bat
 def _summary(page: NetworkPage) -> str:
     fp = page.fixed_points
     if fp is None:
-        return render_template("summary_without_points.html", lead=page.lead, facts=page.facts)
+        return render_template(
+            "summary_without_points.html", lead=_sentences(page.behaviour, page.lead), facts=page.facts
+        )
     slow = fp.slow if fp.slow is not None and len(fp.slow) else None
     return render_template(
         "summary.html",
         facts=page.facts,
-        lead=headline(fp, page.slow_manifold),
+        lead=_sentences(page.behaviour, headline(fp, page.slow_manifold)),
         groups=groups(fp),
         symbols=SYMBOLS,
         slow=0 if slow is None else len(slow),
@@ -120,3 +131,7 @@ def _summary(page: NetworkPage) -> str:
         ends=[] if fp.starts is None else list(fp.starts.counts().items()),
         starts=0 if fp.starts is None else len(fp.starts),
     )
+
+
+def _sentences(*texts: str) -> str:
+    return " ".join(text for text in texts if text)

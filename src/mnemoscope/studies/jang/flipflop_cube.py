@@ -90,7 +90,7 @@ class FlipFlopCube(Study):
         trained = train(RunConfig(**trial.settings), folder, resume=True, progress=progress)
         inspection = inspect_run(trained.folder, options=InspectionOptions(progress=progress))
         # the page of the study links to this file
-        write_atomically(folder / "page.html", inspection.page.read_bytes())
+        write_atomically(folder / "page.html", inspection.save().read_bytes())
         fp = inspection.fixed_points
         assert fp is not None  # only networks that attend to their past have none
         return {

@@ -1,0 +1,142 @@
+"""How a network remembers: its fixed points, the slow manifold on which it settles, and the lenses on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from itertools import chain
+
+import torch
+from torch import Tensor
+
+from mnemoscope.base.array_types import Float
+from mnemoscope.cells import Cell
+from mnemoscope.inspection.options import InspectionOptions
+from mnemoscope.inspection.page import describe_input
+from mnemoscope.inspection.slow_manifold import inspect_slow_manifold, slow_manifold_section
+from mnemoscope.lenses import Box, Dynamics, FixedPoints, SlowManifold
+from mnemoscope.lenses.result import Result
+from mnemoscope.report import InspectedNetwork, Section, lens_sections
+from mnemoscope.report.markup import table_markup
+from mnemoscope.report.numbers import pluralise
+
+TRAJECTORIES = 24
+"""Number of trajectories on a page."""
+Wanted = Callable[[str], bool]
+"""Whether a lens, by its name in the registry, is wanted."""
+
+
+@dataclass
+class Mechanism:
+    """What the lenses on the dynamics of a network found, and the sections of its page."""
+
+    trajectories: Float[Tensor, "time batch size"]
+    """Flat states that the network visited."""
+    constant_input: str
+    """The input of the first context, as text."""
+    fixed_points: FixedPoints | None = None
+    contexts: dict[str, FixedPoints] = field(default_factory=dict)
+    settling: SlowManifold | None = None
+    """Where most states settle, if the page should say it; false if that is no manifold."""
+    sections: list[Section] = field(default_factory=list)
+    lenses: list[str] = field(default_factory=list)
+
+    @property
+    def slow_manifold(self) -> SlowManifold | None:
+        """The slow manifold on which most states settle, if there is one."""
+        return self.settling or None
+
+    @property
+    def results(self) -> dict[str, Result]:
+        """The results by name; the first context is the one of `fixed_points`."""
+        named: dict[str, Result | None] = {"fixed_points": self.fixed_points, "slow_manifold": self.slow_manifold}
+        others = list(self.contexts.items())[1:]
+        named |= {f"fixed_points-{number}": fp for number, (_, fp) in enumerate(others, start=2)}
+        return {name: result for name, result in named.items() if result is not None}
+
+
+def inspect_mechanism(
+    cell: Cell,
+    contexts: Mapping[str, Dynamics],
+    visited: Float[Tensor, "time batch size"] | None,
+    options: InspectionOptions,
+    *,
+    wanted: Wanted = lambda name: True,
+    starts: Callable[[Tensor], Tensor] = lambda states: states,
+) -> Mechanism:
+    """Apply the lenses on fixed points to a network at one or more constant inputs.
+
+    Args:
+        cell: the network.
+        contexts: the network at each constant input, by name. The first one has all sections, the others one table.
+        visited: states along its trials, from which the search starts; None: trajectories start at random.
+        options: how to search.
+        wanted: which lenses.
+        starts: changes the states from which the search starts.
+
+    """
+    first = next(iter(contexts.values()))
+    if not wanted("fixed-points"):
+        paths = _relaxations(first, None, options.seed) if visited is None else visited
+        found = Mechanism(paths, describe_input(first))
+        if wanted("slow-manifold"):
+            raise ValueError('The lens "slow-manifold" compares with fixed points; add "fixed-points".')
+        return found
+    pool = None if visited is None else starts(sample_states(visited.flatten(0, 1), options.starts, options.seed))
+    points = {name: options.search(dynamics, pool) for name, dynamics in contexts.items()}
+    fp = next(iter(points.values()))
+    paths = _relaxations(first, fp, options.seed) if visited is None else visited
+    found = Mechanism(paths, describe_input(first), fp, points if len(points) > 1 else {}, lenses=["fixed-points"])
+    if len(points) > 1:
+        found.sections.append(contexts_section(points))
+    if wanted("slow-manifold"):
+        found.settling = inspect_slow_manifold(first, paths, fp, options.seed)
+        if found.slow_manifold is not None:
+            found.sections.append(slow_manifold_section(found.slow_manifold))
+            found.lenses.append("slow-manifold")
+    by_lens = lens_sections(InspectedNetwork(cell, first, fp, paths), wanted)
+    found.sections += chain(*by_lens.values())
+    found.lenses += by_lens
+    return found
+
+
+def contexts_section(points: Mapping[str, FixedPoints]) -> Section:
+    """Return the section that compares the fixed points in several contexts."""
+    rows = [
+        (
+            name,
+            str(len(fp)),
+            str(sum(kind == "stable" for kind in fp.kind)),
+            str(sum(kind == "saddle" for kind in fp.kind)),
+            str(0 if fp.slow is None else len(fp.slow)),
+            "–" if fp.index_sum is None else str(fp.index_sum),
+        )
+        for name, fp in points.items()
+    ]
+    table = table_markup("Contexts", ("Context", "Fixed points", "Stable", "Saddles", "Slow", "Index sum"), rows)
+    lead = (
+        f"The network was searched in {pluralise(len(points), 'context')}, each a constant input. The other sections "
+        f"are about the first one, {next(iter(points))!r}."
+    )
+    return Section("Contexts", lead, table)
+
+
+def sample_states(states: Float[Tensor, "states size"], number: int, seed: int) -> Float[Tensor, "starts size"]:
+    """Return some of the states, chosen at random."""
+    order = torch.randperm(len(states), generator=torch.Generator().manual_seed(seed))
+    return states[order[:number]]
+
+
+def _relaxations(
+    dynamics: Dynamics, fp: FixedPoints | None, seed: int, steps: int = 60
+) -> Float[Tensor, "time batch size"]:
+    """Return trajectories of the undisturbed network from random states around the fixed points."""
+    generator = torch.Generator().manual_seed(seed)
+    extent = 1.5 * float(fp.states.abs().max()) if fp is not None and len(fp) else 1.0
+    states = dynamics.clamp(Box(TRAJECTORIES, -extent - 0.1, extent + 0.1).draw(dynamics, generator))
+    path = [states]
+    with torch.no_grad():
+        for _ in range(steps):
+            path.append(dynamics(path[-1]))
+    trajectories = torch.stack(path)
+    return trajectories[:, torch.isfinite(trajectories).all(2).all(0)]

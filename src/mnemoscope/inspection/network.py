@@ -1,0 +1,272 @@
+"""Inspect any network in one call: what it does on your inputs, for how long it remembers, and by which mechanism."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from mnemoscope import registry
+from mnemoscope.base.array_types import Float
+from mnemoscope.base.suggestions import did_you_mean
+from mnemoscope.cells import Cell, Model, adapt, run_with_cache
+from mnemoscope.cells.state import Layout
+from mnemoscope.inspection.attention import why_no_fixed_points
+from mnemoscope.inspection.behaviour import behaviour_section, gradient_section, measure_gradients
+from mnemoscope.inspection.mechanism import TRAJECTORIES, Mechanism, inspect_mechanism
+from mnemoscope.inspection.options import DEFAULT_OPTIONS, InspectionOptions
+from mnemoscope.inspection.result import Inspection
+from mnemoscope.inspection.run import inspect_run
+from mnemoscope.inspection.tape import is_large
+from mnemoscope.inspection.uses import add_citations
+from mnemoscope.inspection.variables import variables_section
+from mnemoscope.lenses import Behaviour, Dynamics, GradientNorms, Variables, find_variables, record_behaviour
+from mnemoscope.lenses.result import Result
+from mnemoscope.memory.tape import TuringMachine
+from mnemoscope.report import NetworkPage
+from mnemoscope.report.markup import check_report_extra
+
+Readout = Callable[[Tensor], Tensor]
+Contexts = Mapping[str, Sequence[float] | Tensor] | Sequence[float] | Tensor
+"""Constant inputs by name, or one constant input."""
+ON_REQUEST = ("variables",)
+"""Lenses that "auto" does not include: for a network without variables they take long and find nothing."""
+
+
+def inspect(
+    network: Any,
+    inputs: Tensor | None = None,
+    *,
+    targets: Tensor | None = None,
+    mask: Tensor | None = None,
+    readout: Readout | None = None,
+    contexts: Contexts | None = None,
+    lenses: Literal["auto"] | Collection[str] = "auto",
+    name: str | None = None,
+    options: InspectionOptions = DEFAULT_OPTIONS,
+) -> Inspection:
+    """Apply the lenses to a network, and return their results with a page that shows them.
+
+    `.save("page.html")` writes the page, `.show()` opens it, and a notebook displays the main findings.
+
+    Args:
+        network: torch.nn.RNN, GRU or LSTM, a cell or a `Model`; or the folder of a run, which knows all the rest.
+        inputs: trials (time, batch, features), or (batch, time, features) for a module with `batch_first=True`. The
+            search for fixed points starts from the states that they lead to. Without them it starts at random, and
+            nothing is said about behaviour.
+        targets: the right answers, in the same layout: float values of the shape of the outputs, bool bits, or class
+            numbers without the last dimension. NaN and negative classes do not count.
+        mask: steps that count, (time, batch) in the same layout; all by default.
+        readout: from the outputs of the network to its answers, such as a torch.nn.Linear.
+        contexts: constant inputs at which to search for fixed points: one, or several by name, such as
+            `{"attend colour": [1, 0], "attend motion": [0, 1]}`. Zeros by default.
+        lenses: "auto", or the names of the lenses to apply, as `mnemoscope list lenses` prints them: behaviour,
+            gradients, fixed-points, slow-manifold, spectra, fisher, variables.
+        name: title of the page.
+        options: seed, number of starts and progress bars.
+
+    >>> import mnemoscope as ms
+    >>> trials = torch.randn(30, 16, 2)
+    >>> quiet = ms.inspection.InspectionOptions(progress=False)
+    >>> found = ms.inspect(torch.nn.GRU(2, 4), trials, lenses=["fixed-points"], options=quiet)
+    >>> found.fixed_points.kind
+    ['stable']
+
+    """
+    if isinstance(network, str | Path):
+        given = (inputs, targets, mask, readout, contexts, name)
+        if any(value is not None for value in given) or lenses != "auto":
+            raise ValueError("A run has its own task, trials and readout; omit all arguments but options.")
+        return inspect_run(network, options=options)
+    check_report_extra()
+    model, cell, readout = _parts(network, readout)
+    if not all(torch.isfinite(weight).all() for weight in network.parameters()):
+        raise ValueError("The network has NaN or infinite weights.")
+    wanted = _wanted(lenses, inputs, targets)
+    if getattr(network, "batch_first", False):
+        inputs, targets, mask = (None if part is None else part.transpose(0, 1) for part in (inputs, targets, mask))
+    if inputs is not None:
+        inputs = _checked_inputs(inputs, cell, model)
+    behaviour, gradients = None, None
+    if inputs is not None and wanted("behaviour"):
+        behaviour = record_behaviour(model or cell, inputs, targets, readout=readout, mask=mask)
+    if inputs is not None and targets is not None and wanted("gradients"):
+        answer = model.readout if model is not None else readout or nn.Identity()
+        gradients = measure_gradients(cell, _encoded(model, inputs), targets, answer, mask)
+    reason = _why_no_fixed_points(cell)
+    mechanism = None if reason else _mechanism(cell, model, inputs, contexts, options, wanted)
+    variables = _variables(model, cell, readout, wanted)
+    title = name or f"{type(network).__name__}, {sum(weight.numel() for weight in network.parameters()):,} parameters"
+    return _collect(title, network, cell, options, reason, behaviour, gradients, mechanism, variables)
+
+
+def _parts(network: Any, readout: Readout | None) -> tuple[Model | None, Cell, Readout | None]:
+    """Return the model, if it is one, the cell, and the readout of the caller."""
+    if not isinstance(network, nn.Module):
+        raise TypeError(
+            f"inspect takes a torch.nn module, a cell, a Model or the folder of a run, but got a "
+            f"{type(network).__name__}. Wrap a function: ms.adapt(function, state_size=...)."
+        )
+    if isinstance(network, Model):
+        if readout is not None:
+            raise ValueError("A Model has a readout of its own; omit readout, or pass model.cell.")
+        return network, network.cell, None
+    return None, adapt(network), readout
+
+
+def _wanted(
+    lenses: Literal["auto"] | Collection[str], inputs: Tensor | None, targets: Tensor | None
+) -> Callable[[str], bool]:
+    if lenses == "auto":
+        return lambda lens: lens not in ON_REQUEST
+    if isinstance(lenses, str):
+        lenses = (lenses,)
+    known = ("behaviour", "gradients", "fixed-points", "slow-manifold", *ON_REQUEST)
+    known = (*known, *(entry.name for entry in registry.lenses if entry.sections))
+    for lens in lenses:
+        if lens not in known:
+            raise ValueError(
+                f"inspect has no lens {lens!r}.{did_you_mean(lens, known)} It applies {', '.join(known)}; call the "
+                f"others directly."
+            )
+    if "behaviour" in lenses and inputs is None:
+        raise ValueError('The lens "behaviour" needs inputs.')
+    if "gradients" in lenses and targets is None:
+        raise ValueError('The lens "gradients" needs inputs and targets: it follows the loss back through time.')
+    return lambda lens: lens in lenses
+
+
+def _checked_inputs(inputs: Tensor, cell: Cell, model: Model | None) -> Float[Tensor, "time batch features"]:
+    if inputs.dim() == 2:
+        raise ValueError(
+            f"inputs must have three dimensions, (time, batch, features), but have the shape {tuple(inputs.shape)}. "
+            f"For one trial: inputs[:, None]."
+        )
+    if inputs.dim() != 3:
+        raise ValueError(f"inputs must be (time, batch, features), but have the shape {tuple(inputs.shape)}.")
+    if not torch.isfinite(inputs).all():
+        raise ValueError("The inputs hold NaN or infinite values. For trials of different lengths, pad with zeros.")
+    expected = getattr(cell, "input_size", None)
+    if model is None and expected is not None and inputs.shape[2] != expected:
+        raise ValueError(
+            f"The network takes {expected} features, but inputs of shape {tuple(inputs.shape)} have "
+            f"{inputs.shape[2]} in the last dimension."
+        )
+    weight = next(cell.parameters(), None)
+    return inputs if weight is None or inputs.is_complex() else inputs.to(weight)
+
+
+def _encoded(model: Model | None, inputs: Tensor) -> Tensor:
+    with torch.no_grad():
+        return inputs if model is None else model.encode(inputs)
+
+
+def _why_no_fixed_points(cell: Cell) -> str:
+    if isinstance(cell, TuringMachine) and is_large(cell):
+        return "The state is too large for a list of fixed points; the page of a run shows those with equal slots."
+    return why_no_fixed_points(cell) or ""
+
+
+def _mechanism(
+    cell: Cell,
+    model: Model | None,
+    inputs: Tensor | None,
+    contexts: Contexts | None,
+    options: InspectionOptions,
+    wanted: Callable[[str], bool],
+) -> Mechanism | None:
+    named = _named_contexts(contexts, options)
+    dynamics = {
+        name: Dynamics(cell, None if constant is None else _encoded(model, constant[None, None])[0, 0])
+        for name, constant in named.items()
+    }
+    first = next(iter(dynamics.values()))
+    visited = None
+    if inputs is not None:
+        with torch.no_grad():
+            visited = run_with_cache(first.cell, _encoded(model, inputs).to(first.input))[1].flat()
+    return inspect_mechanism(cell, dynamics, visited, options, wanted=wanted)
+
+
+def _named_contexts(contexts: Contexts | None, options: InspectionOptions) -> dict[str, Tensor | None]:
+    if contexts is None:
+        return {"no input" if options.input is None else "given input": options.constant_input()}
+    if options.input is not None:
+        raise ValueError("Pass the constant input either as contexts or in the options, not in both.")
+    if not isinstance(contexts, Mapping):
+        return {"given input": torch.as_tensor(contexts, dtype=torch.get_default_dtype())}
+    if not contexts:
+        raise ValueError("contexts must name at least one constant input.")
+    return {str(name): torch.as_tensor(x, dtype=torch.get_default_dtype()) for name, x in contexts.items()}
+
+
+def _variables(
+    model: Model | None, cell: Cell, readout: Readout | None, wanted: Callable[[str], bool]
+) -> Variables | str | None:
+    if not wanted("variables"):
+        return None
+    if model is None and not isinstance(readout, nn.Linear):
+        raise ValueError('The lens "variables" needs the readout: pass a torch.nn.Linear as readout.')
+    try:
+        return find_variables(model) if model is not None else find_variables(cell, readout)
+    except ValueError as error:
+        return str(error)
+
+
+def _collect(
+    title: str,
+    network: nn.Module,
+    cell: Cell,
+    options: InspectionOptions,
+    reason: str,
+    behaviour: Behaviour | None,
+    gradients: GradientNorms | None,
+    mechanism: Mechanism | None,
+    variables: Variables | str | None,
+) -> Inspection:
+    """Return the findings and the content of their page."""
+    facts = [
+        ("Network", f"{type(network).__name__}, {Layout(cell.initial_state(1)).size} numbers in a state"),
+        ("Parameters", f"{sum(weight.numel() for weight in network.parameters()):,}"),
+    ]
+    content = NetworkPage(title, facts=facts, lead=reason, command=options.command or "ms.inspect(network, ...)")
+    results: dict[str, Result] = {}
+    lenses: list[str] = []
+    if behaviour is not None:
+        content = replace(content, behaviour=behaviour.summary(), first_sections=[behaviour_section(behaviour)])
+        results["behaviour"] = behaviour
+        lenses.append("behaviour")
+    if gradients is not None:
+        content = replace(content, first_sections=[*content.first_sections, gradient_section(gradients)])
+        results["gradients"] = gradients
+        lenses.append("gradients")
+    if mechanism is not None:
+        results |= mechanism.results
+        lenses += mechanism.lenses
+        content = replace(
+            content,
+            facts=[*facts, ("Constant input", mechanism.constant_input)],
+            fixed_points=mechanism.fixed_points,
+            slow_manifold=mechanism.settling,
+            trajectories=mechanism.trajectories[:, :TRAJECTORIES],
+            sections=mechanism.sections,
+        )
+    found = variables if isinstance(variables, Variables) else None
+    if variables is not None:
+        content = replace(content, sections=[*content.sections, variables_section(variables)])
+        results |= {} if found is None else {"variables": found}
+        lenses.append("variables")
+    return Inspection(
+        add_citations(content, lenses),
+        results,
+        behaviour=behaviour,
+        fixed_points=None if mechanism is None else mechanism.fixed_points,
+        contexts={} if mechanism is None else mechanism.contexts,
+        slow_manifold=None if mechanism is None else mechanism.slow_manifold,
+        gradients=gradients,
+        variables=found,
+    )

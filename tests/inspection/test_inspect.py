@@ -1,0 +1,157 @@
+"""`ms.inspect`: any network in one call, with its inputs, targets, readout and contexts."""
+
+import pytest
+import torch
+from torch import nn
+
+import mnemoscope as ms
+from mnemoscope.inspection import InspectionOptions
+from mnemoscope.inspection.behaviour import measure_gradients
+
+QUIET = InspectionOptions(starts=8, progress=False)
+POINTS = ("fixed-points",)
+
+
+def trials(batch=6, time=20, features=2, seed=0):
+    return torch.randn(time, batch, features, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.mark.parametrize("batch_first", [False, True])
+def test_a_module_is_run_in_its_own_layout(batch_first, tmp_path):
+    gru, readout = nn.GRU(2, 4, batch_first=batch_first), nn.Linear(4, 1)
+    inputs = trials()
+    with torch.no_grad():
+        targets = readout(gru(inputs.transpose(0, 1) if batch_first else inputs)[0])
+    given = inputs.transpose(0, 1) if batch_first else inputs
+    found = ms.inspect(gru, given, targets=targets, readout=readout, options=QUIET)
+    assert found.behaviour.score < 1e-12  # the targets are the network's own answers
+    assert found.behaviour.trials == 6
+    assert torch.equal(found.behaviour.inputs, inputs[:, :3])
+    # the pool of starts, and the trajectories of the page, are the states that the network visits
+    visited = gru(given)[0].detach()
+    visited = visited.transpose(0, 1) if batch_first else visited
+    assert torch.allclose(found.content.trajectories.float(), visited, atol=1e-6)
+    assert found.gradients.norms.shape == (1, 20, 6)
+    page = found.save(tmp_path / "page.html")
+    text = page.read_text(encoding="utf-8")
+    assert text.index("Behaviour") < text.index("Gradients of the loss") < text.index("State space")
+    assert found.behaviour.summary() in text
+    assert {path.name for path in tmp_path.glob("*.safetensors")} >= {
+        "page.behaviour.safetensors",
+        "page.fixed_points.safetensors",
+        "page.gradients.safetensors",
+    }
+    assert ms.Behaviour.load(tmp_path / "page.behaviour.safetensors").score == found.behaviour.score
+
+
+def test_classes_bits_and_values_are_scored():
+    inputs, outputs = trials(), torch.eye(3)[torch.arange(20 * 6).reshape(20, 6) % 3]
+
+    class Answer(nn.Module):
+        def forward(self, _):
+            return outputs
+
+    cell = nn.RNN(2, 3)
+    right = outputs.argmax(2)
+    some_wrong = right.clone()
+    some_wrong[5] = (some_wrong[5] + 1) % 3
+    some_wrong[6] = -100  # not scored
+    found = ms.record_behaviour(cell, inputs, some_wrong, readout=Answer())
+    assert found.kind == "classes"
+    assert found.score == pytest.approx(18 / 19)
+    assert found.by_step[5] == 0
+    assert found.by_step[6].isnan()
+    assert found.worst_step == 5
+    assert "94.74% of the classes are right" in found.summary()
+
+    bits = outputs > 0.5
+    found = ms.record_behaviour(cell, inputs, bits, readout=lambda _: outputs - 0.5)
+    assert (found.kind, found.score) == ("bits", 1.0)
+    assert found.uninformed == pytest.approx(2 / 3, abs=1e-6)
+
+    shifted = outputs + 0.1
+    shifted[:, 0] = torch.nan
+    found = ms.record_behaviour(cell, inputs, shifted, readout=Answer())
+    assert found.kind == "values"
+    assert found.score == pytest.approx(0.01, rel=1e-5)
+    mask = torch.zeros(20, 6, dtype=torch.bool)
+    mask[3] = True
+    found = ms.record_behaviour(cell, inputs, outputs + torch.arange(20)[:, None, None], readout=Answer(), mask=mask)
+    assert found.score == pytest.approx(9)
+    for result in (found, ms.record_behaviour(cell, inputs)):
+        result.figure().canvas.draw_idle()
+        assert "<img" in result._repr_html_()
+
+
+def test_gradients_are_those_of_the_loss_at_the_scored_steps():
+    cell, inputs = ms.adapt(nn.RNN(2, 3).double()), trials().double()
+    targets = torch.full((20, 6), -1)
+    targets[7] = 1
+    norms = measure_gradients(cell, inputs, targets, nn.Identity(), None).norms[0]
+    assert (norms[:8] > 0).all()
+    assert (norms[8:] == 0).all()  # the loss does not depend on later states
+
+
+def test_contexts_are_searched_separately():
+    rnn = nn.RNN(2, 2)
+    with torch.no_grad():
+        rnn.weight_hh_l0.copy_(2 * torch.eye(2))
+        rnn.weight_ih_l0.copy_(5 * torch.eye(2))
+        rnn.bias_ih_l0.zero_(), rnn.bias_hh_l0.zero_()
+    contexts = {"rest": [0.0, 0.0], "first": [1.0, 0.0]}
+    found = ms.inspect(rnn, contexts=contexts, lenses=POINTS, options=QUIET)
+    assert {name: len(points) for name, points in found.contexts.items()} == {"rest": 9, "first": 3}
+    assert found.fixed_points is found.contexts["rest"]
+    assert "searched in 2 contexts" in found.html()
+    alone = ms.inspect(rnn, contexts=torch.tensor([1.0, 0.0]), lenses=POINTS, options=QUIET)
+    assert len(alone.fixed_points) == 3
+    assert alone.contexts == {}
+
+
+def test_a_model_brings_its_readout(tmp_path, monkeypatch):
+    model = ms.Model(ms.cells.GRU(2, 4), output_size=3)
+    found = ms.inspect(model, trials(), targets=torch.zeros(20, 6, dtype=torch.int64), name="mine", options=QUIET)
+    assert found.behaviour.kind == "classes"
+    assert found.content.title == "mine"
+    assert "Behaviour" in repr(found) or "Over 6 trials" in repr(found)
+    assert "<h3>mine</h3>" in found._repr_html_()
+    opened = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    page = found.show()
+    assert opened == [page.as_uri()]
+    with pytest.raises(ValueError, match="Name the page"):
+        found.save()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"inputs": torch.zeros(20, 2)}, r"inputs\[:, None\]"),
+        ({"inputs": torch.zeros(20, 6, 3)}, "takes 2 features"),
+        ({"inputs": torch.full((20, 6, 2), torch.nan)}, "NaN"),
+        ({"inputs": torch.zeros(20, 6, 2), "targets": torch.zeros(20, 6, 1)}, "readout="),
+        ({"inputs": torch.zeros(20, 6, 2), "targets": torch.zeros(20, 5, dtype=torch.int64)}, "class numbers"),
+        ({"inputs": torch.zeros(20, 6, 2), "targets": torch.full((20, 6), 9)}, "class 9"),
+        ({"inputs": torch.zeros(20, 6, 2), "targets": torch.full((20, 6), -1)}, "No step counts"),
+        ({"lenses": ["fixed-point"]}, "fixed-points"),
+        ({"lenses": ["behaviour"]}, "needs inputs"),
+        ({"lenses": ["gradients"]}, "needs inputs and targets"),
+        ({"lenses": ["slow-manifold"]}, 'add "fixed-points"'),
+        ({"lenses": ["variables"]}, "needs the readout"),
+        ({"contexts": {}}, "at least one"),
+    ],
+)
+def test_wrong_arguments_are_refused_with_the_remedy(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        ms.inspect(nn.GRU(2, 4), options=QUIET, **arguments)
+
+
+def test_other_objects_are_refused():
+    with pytest.raises(TypeError, match=r"ms\.adapt"):
+        ms.inspect(lambda x, h: h)
+    with pytest.raises(ValueError, match="omit all arguments but options"):
+        ms.inspect("runs/nowhere", trials())
+    broken = nn.GRU(2, 4)
+    broken.weight_hh_l0.data[0, 0] = torch.inf
+    with pytest.raises(ValueError, match="NaN or infinite weights"):
+        ms.inspect(broken)
