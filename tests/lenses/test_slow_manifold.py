@@ -488,13 +488,14 @@ def test_an_inspection_finds_and_saves_the_manifold(tmp_path) -> None:
     assert ms.SlowManifold.load(tmp_path / "page.slow_manifold.safetensors").topology == "ring"
     contracting = ms.inspect(planted_flat(0.9, size=3))
     assert contracting.slow_manifold is None
-    assert "slow manifold" not in (tmp_path / "point.html").read_text()
+    assert "slow manifold" not in contracting.html()
 
 
 @SLOW
-def test_a_page_names_isolated_points_and_memories_that_are_too_short(tmp_path) -> None:
+def test_a_page_names_isolated_points_and_memories_that_are_too_short() -> None:
     points = planted_points(torch.eye(3, dtype=torch.float64), pull=0.2, size=3)
-    assert inspect_cell(points, "points", tmp_path / "points.html").slow_manifold is None
-    assert "No slow manifold: the states settle at 3 isolated points." in (tmp_path / "points.html").read_text()
-    inspect_cell(planted_flat(0.97, decay=0.2, size=3), "short", tmp_path / "short.html")
-    assert "time constant of about 33 steps, which steps=" in (tmp_path / "short.html").read_text()
+    found = ms.inspect(points)
+    assert found.slow_manifold is None
+    assert "No slow manifold: the states settle at 3 isolated points." in found.html()
+    short = ms.inspect(planted_flat(0.97, decay=0.2, size=3))
+    assert "time constant of about 33 steps, which steps=" in short.html()

@@ -1,4 +1,4 @@
-"""What a network answers on trials, and how far back its loss reaches: the first sections of its page."""
+"""The first sections of a page: the answers of a network on trials, and how far back its loss reaches."""
 
 from __future__ import annotations
 

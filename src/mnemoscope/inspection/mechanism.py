@@ -28,7 +28,7 @@ Wanted = Callable[[str], bool]
 
 @dataclass
 class Mechanism:
-    """What the lenses on the dynamics of a network found, and the sections of its page."""
+    """Findings of the lenses on the dynamics of a network, and the sections of its page."""
 
     trajectories: Float[Tensor, "time batch size"]
     """Flat states that the network visited."""

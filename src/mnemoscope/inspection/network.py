@@ -57,7 +57,7 @@ def inspect(
         network: torch.nn.RNN, GRU or LSTM, a cell or a `Model`; or the folder of a run, which knows all the rest.
         inputs: trials (time, batch, features), or (batch, time, features) for a module with `batch_first=True`. The
             search for fixed points starts from the states that they lead to. Without them it starts at random, and
-            nothing is said about behaviour.
+            the page does not show behaviour.
         targets: the right answers, in the same layout: float values of the shape of the outputs, bool bits, or class
             numbers without the last dimension. NaN and negative classes do not count.
         mask: steps that count, (time, batch) in the same layout; all by default.

@@ -25,7 +25,7 @@ class Inspection:
     """Findings of the lenses. `save` writes them as a page, `show` opens it, and a notebook displays the main ones."""
 
     content: NetworkPage
-    """What the page shows."""
+    """Content of the page."""
     results: Mapping[str, Result] = field(default_factory=dict)
     """All results by name; `save` writes each next to the page, as `<page>.<name>.safetensors`."""
     default_page: Path | None = None

@@ -57,7 +57,7 @@ class NetworkPage:
     slow_manifold: SlowManifold | None = None
     """The slow manifold on which most states settle, for the first sentences."""
     behaviour: str = ""
-    """What the network answers on trials, in sentences that come before all others."""
+    """How the network behaves on trials, in sentences that come before all others."""
     first_sections: Sequence[Section] = ()
     """Sections before those of the fixed points: what the network does comes before how."""
 

@@ -11,7 +11,7 @@ from mnemoscope.base.array_types import Bool, Float, Int
 from mnemoscope.lenses.result import Result
 
 Kind = Literal["values", "bits", "classes", "unknown"]
-"""What a network answers: "unknown" without targets."""
+"""The kind of answers; "unknown" without targets."""
 
 
 @dataclass(frozen=True, repr=False)
