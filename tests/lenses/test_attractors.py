@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import mnemoscope as ms
+from mnemoscope.base import progress
 from mnemoscope.cells import LSTM, Cell, Elman
 from mnemoscope.lenses.attractors import Kind, manifolds
 from mnemoscope.lenses.attractors.composition import IteratedMap, RungeKuttaStep
@@ -903,3 +904,16 @@ def test_chaos_in_a_short_window_is_no_torus():
     )
     assert Kind.TORUS not in attractors.kind
     assert "several exponents are near 0, but not known precisely" in attractors.verdict
+
+
+def test_a_long_search_shows_a_bar(monkeypatch, capsys):
+    chaos = logistic(4.0)
+    ms.find_attractors(chaos, 4, transient=50, steps=40, max_period=10)
+    assert capsys.readouterr().err == ""  # it takes less than 3 seconds
+    monkeypatch.setattr(progress, "PATIENCE", 0)
+    ms.find_attractors(chaos, 4, transient=50, steps=40, max_period=10)
+    shown = capsys.readouterr().err
+    assert "simulation:" in shown
+    assert "exponents:" in shown
+    ms.find_attractors(chaos, 4, transient=50, steps=40, max_period=10, progress=False)
+    assert capsys.readouterr().err == ""

@@ -8,6 +8,9 @@ from typing import Any, ClassVar
 
 from tqdm import tqdm
 
+PATIENCE = 3.0
+"""Seconds after which a loop that is usually short shows a bar."""
+
 
 class Bar(tqdm):
     """A tqdm bar whose state a listener can receive instead of the terminal.
@@ -36,6 +39,15 @@ class Bar(tqdm):
         self.display()
         self.disable = True  # tqdm ends every bar with a new line, even one that it never drew
         self._decr_instances(self)  # pyright: ignore[reportAttributeAccessIssue]: not in its stubs
+
+
+def slow_bar(steps: range, description: str, *, shown: bool) -> Bar:
+    """Return the steps of a loop behind a bar that appears if the loop takes longer than `PATIENCE`, and then vanishes.
+
+    >>> list(slow_bar(range(3), "counting", shown=True))
+    [0, 1, 2]
+    """
+    return Bar(steps, desc=description, unit="step", delay=PATIENCE, leave=False, disable=not shown)
 
 
 @contextmanager

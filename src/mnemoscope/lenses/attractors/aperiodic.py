@@ -38,6 +38,7 @@ def classify_aperiodic(classification: Classification) -> None:
         trajectories.states[rows],
         dt=classification.dt,
         seed=classification.seed,
+        progress=classification.progress,
     )
     late = spectrum.blocks[:, spectrum.blocks.shape[1] // 2 :, 0].mean(1).tolist()
     classifier = _AperiodicClassifier(classification)

@@ -52,6 +52,8 @@ class Classification:
     """Number of Lyapunov exponents."""
     dt: float | None
     seed: int
+    progress: bool = False
+    """Whether to show a bar for exponents that take long."""
     found: list[FoundAttractor] = field(default_factory=list)
     remaining: list[int] = field(default_factory=list)
     """Starts that are not classified yet."""

@@ -36,6 +36,7 @@ def find_attractors(
     count: int = 6,
     dt: float | None = None,
     seed: int = 0,
+    progress: bool = True,
 ) -> Attractors:
     """Find the attractors of a system at its constant input: points, cycles, circles, tori, chaos, or divergence.
 
@@ -66,6 +67,7 @@ def find_attractors(
         count: number of Lyapunov exponents.
         dt: length of a time step of a flow.
         seed: seed of the random starts.
+        progress: show a progress bar after 3 seconds.
 
     >>> import mnemoscope as ms
     >>> turn = torch.tensor([[0.6, -0.8], [0.8, 0.6]], dtype=torch.float64)
@@ -86,13 +88,13 @@ def find_attractors(
             f"{steps!r}."
         )
     initial = draw_starts(dynamics, starts, seeded_generator(seed))
-    trajectories = simulate(system, initial, transient, steps)
-    options = (max_period, min(count, system.size), dt, seed)
+    trajectories = simulate(system, initial, transient, steps, progress)
+    options = (max_period, min(count, system.size), dt, seed, progress)
     attractors = _classified(Classification(dynamics, system, trajectories, *options))
     doubtful = _doubtful(attractors)
     if not doubtful or not patience:
         return attractors
-    later = simulate(system, trajectories.states[doubtful], patience * (transient + steps), steps)
+    later = simulate(system, trajectories.states[doubtful], patience * (transient + steps), steps, progress)
     return _classified(Classification(dynamics, system, trajectories.updated(doubtful, later), *options))
 
 

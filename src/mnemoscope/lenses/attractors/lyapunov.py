@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
+from mnemoscope.base.progress import slow_bar
 from mnemoscope.base.validation import check_whole, is_whole
 from mnemoscope.cells import State
 from mnemoscope.lenses.attractors.composition import as_map
@@ -38,6 +39,7 @@ def lyapunov_spectrum(
     inputs: Float[Tensor, "time ..."] | np.ndarray | None = None,
     dt: float | None = None,
     seed: int = 0,
+    progress: bool = True,
 ) -> LyapunovSpectrum:
     """Compute the leading Lyapunov exponents along trajectories from several starts.
 
@@ -55,6 +57,7 @@ def lyapunov_spectrum(
             network forgets its initial state. In a flow, each input is held for one step.
         dt: length of a time step of a flow.
         seed: seed of the starts and of the first tangent vectors.
+        progress: show a progress bar after 3 seconds.
 
     >>> import mnemoscope as ms
     >>> shear = torch.tensor([[2.0, 1.0], [1.0, 1.0]], dtype=torch.float64)  # the cat map: its Jacobian is constant
@@ -73,12 +76,19 @@ def lyapunov_spectrum(
     block = _block_length(steps, transient, every, None if drive is None else len(drive))
     drawn = torch.randn(len(states), system.size, count, generator=generator, dtype=system.dtype).to(system.device)
     tangent_map, Q = TangentMap(system, count), torch.linalg.qr(drawn)[0]
-    logs = block_growth(tangent_map, states, Q, transient, block, every, drive)
+    logs = block_growth(tangent_map, states, Q, transient, block, every, drive, progress)
     return LyapunovSpectrum(logs.cpu() / (dt or 1.0), BLOCKS * block, system.size, dt, drive is not None)
 
 
 def block_growth(
-    tangent_map: TangentMap, x: Tensor, Q: Tensor, transient: int, block: int, every: int, drive: Tensor | None
+    tangent_map: TangentMap,
+    x: Tensor,
+    Q: Tensor,
+    transient: int,
+    block: int,
+    every: int,
+    drive: Tensor | None,
+    progress: bool = False,
 ) -> Float[Tensor, "starts blocks count"]:
     """Return the mean logarithm of |R_ii| per step in each block."""
     limit = FAR * max(1.0, float(x.abs().max()))
@@ -86,7 +96,7 @@ def block_growth(
     lost = torch.zeros(len(x), dtype=torch.bool, device=x.device)
     logs = x.new_zeros(BLOCKS, len(x), Q.shape[2])
     with torch.no_grad():
-        for time in range(transient + BLOCKS * block):
+        for time in slow_bar(range(transient + BLOCKS * block), "exponents", shown=progress):
             x, Q = tangent_map.step(x, Q, None if drive is None else drive[time])
             now = time - transient
             if (time + 1) % every and now != -1 and (now + 1) % block:

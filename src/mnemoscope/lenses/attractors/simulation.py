@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Bool, Float, Int
+from mnemoscope.base.progress import slow_bar
 from mnemoscope.lenses.dynamics import Dynamics
 
 SKETCH = 24
@@ -149,7 +150,9 @@ class Trajectories:
         return float(minimum + 1)
 
 
-def simulate(dynamics: Dynamics, starts: Float[Tensor, "starts size"], transient: int, steps: int) -> Trajectories:
+def simulate(
+    dynamics: Dynamics, starts: Float[Tensor, "starts size"], transient: int, steps: int, progress: bool = False
+) -> Trajectories:
     """Run a map without further input: `transient` steps, then a window of `steps` that is recorded."""
     limit = FAR * max(1.0, float(starts.abs().max()))
     sketch = _sketch_matrix(dynamics)
@@ -159,7 +162,7 @@ def simulate(dynamics: Dynamics, starts: Float[Tensor, "starts size"], transient
     length, rounding = starts.new_zeros(len(starts)), torch.finfo(starts.dtype).eps * float(starts.norm(dim=1).max())
     first_step, entry_step, entry, step = None, length, starts, length
     with torch.no_grad():
-        for time in range(transient + steps + 1):
+        for time in slow_bar(range(transient + steps + 1), "simulation", shown=progress):
             new = dynamics(x)
             undefined = undefined | (~diverged & torch.isnan(new).any(1))
             diverged = diverged | ~(torch.isfinite(new).all(1) & (new.abs().amax(1) <= limit))

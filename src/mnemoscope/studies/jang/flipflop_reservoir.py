@@ -104,9 +104,8 @@ class FlipFlopReservoir(Study):
         z = cell.read(cell.output(fp.states.to(cell.recurrent)))
         connections = saddle_connections(dynamics, fp, cell)
         random = _random_outputs(recipe.bits, trial.seed)
-        attractors = find_attractors(
-            dynamics, clamped_states(cell, torch.cat([outputs[:16] for outputs in random.values()])).double()
-        )
+        starts = clamped_states(cell, torch.cat([outputs[:16] for outputs in random.values()])).double()
+        attractors = find_attractors(dynamics, starts, progress=progress)
         result = {
             "accuracy": scores["accuracy"],
             "mse": scores["mse"],
