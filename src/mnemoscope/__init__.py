@@ -1,7 +1,7 @@
 """Mnemoscope builds recurrent networks, teaches them memory tasks, and shows what they remember.
 
     import mnemoscope as ms
-    fp = ms.find_fixed_points(ms.Dynamics(torch.nn.GRU(3, 16)), "adaptive")
+    fp = ms.find_fixed_points(torch.nn.GRU(3, 16))
 
 Names are loaded on first use, so that the command line can answer `--help` without waiting for torch.
 """

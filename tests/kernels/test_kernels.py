@@ -1,5 +1,6 @@
 """Fast scans: values and gradients equal those of the loop, or there is a reason why a scan does not run."""
 
+import inspect
 import os
 import shutil
 import subprocess
@@ -13,7 +14,6 @@ from torch.func import functional_call, jacrev, jvp, vmap
 import mnemoscope as ms
 from mnemoscope.cells import GRU, LSTM, Elman, FastPath, NoFastPath, Stack
 from mnemoscope.cells.nonlinearities import FusableNonlinearity
-from mnemoscope.cells.sequence import _check_options
 from mnemoscope.cells.state import leaves, map_state
 from mnemoscope.kernels import (
     ACTIVATIONS,
@@ -575,9 +575,8 @@ def test_missing_fast_paths_have_a_reason(call, message):
     ],
 )
 def test_options_are_checked(options, message):
-    given = {"mask": None, "backend": "auto", "checkpoint": None, "outputs": "all"}
-    with pytest.raises(ValueError, match=message):  # not through scan: the tests' type checks would answer first
-        _check_options(torch.randn(5, 2, 3), **{**given, **options})
+    with pytest.raises(ValueError, match=message):  # without the type checks of the tests, which would answer first
+        inspect.unwrap(ms.scan)(Elman(3, 4), torch.randn(5, 2, 3), **options)
 
 
 def test_other_devices_have_no_fused_scan():
@@ -760,7 +759,7 @@ def test_checkpoints_under_torch_func_and_wrong_ones():
     plain, checked = (torch.func.grad(lambda xs, c=c: ms.scan(cell, xs, checkpoint=c)[0].sum())(xs) for c in (None, 3))
     torch.testing.assert_close(plain, checked)
     with pytest.raises(ValueError, match="checkpoint must be"):
-        _check_options(xs, None, "auto", True, "all")
+        inspect.unwrap(ms.scan)(cell, xs, checkpoint=True)
 
 
 @SLOW

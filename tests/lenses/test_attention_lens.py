@@ -462,7 +462,7 @@ def test_the_lenses_are_registered():
         (
             lambda: ms.record_attention(attentive(FullHistory()), randn(5, 1, 3), torch.ones(1, 5, dtype=torch.bool)),
             ValueError,
-            "mask must be bool",
+            "mask must be of bool",
         ),
         (
             lambda: ms.record_attention(attentive(FullHistory()), randn(5, 1, 3)).dependencies(1.0),

@@ -253,7 +253,7 @@ SINGULAR = torch.diag(torch.tensor([1.0, 1.0, 0.0]))
         (ValueError, "symmetric covariance", memory_along(GRU(1, 3), randn(5, 1, 1), noise=randn(2, 2))),
         (ValueError, "NaN or infinite states", memory_along(GRU(1, 3), torch.full((5, 1, 1), torch.nan))),
         (ValueError, "omit horizon and route", memory_along(GRU(1, 3), randn(5, 1, 1), horizon=5, route="dense")),
-        (TypeError, "a cell or a torch.nn module, not a Tensor", memory_along(torch.eye(3), randn(5, 1, 1))),
+        (TypeError, "a system is a network, not a Tensor", memory_along(torch.eye(3), randn(5, 1, 1))),
         (
             ValueError,
             "amplified so much",

@@ -1,6 +1,5 @@
 """Systems that mislead a naive fixed-point search: units of time, close roots, box edges, kinks, wrong derivatives."""
 
-import inspect
 import math
 
 import pytest
@@ -153,9 +152,7 @@ def test_weights_that_are_nan_are_refused():
 
 def test_arguments_of_the_wrong_type_are_refused_with_an_explanation():
     network = torch.nn.GRU(3, 4)
-    with pytest.raises(TypeError, match=r"Dynamics\(network, input\)"):
-        inspect.unwrap(ms.find_fixed_points)(network)  # without the type checks of the tests
-    with pytest.raises(TypeError, match=r"model\.cell"):
+    with pytest.raises(TypeError, match=r"network\.cell"):
         ms.Dynamics(Model(GRU(3, 4), 2))
     with pytest.raises(ValueError, match="must be torch"):
         ms.Dynamics(network, dtype=torch.bfloat16)

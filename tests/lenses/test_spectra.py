@@ -448,7 +448,7 @@ def test_a_flow_is_recognised():
         (torch.tensor([[float("inf"), 0], [0, float("nan")]]), ValueError, "2 NaN or infinite entries of 4"),
         (torch.nn.GRU(2, 3), TypeError, "GRU has no single recurrent matrix"),
         (torch.nn.RNN(2, 3, num_layers=2), TypeError, "Stack has no single"),
-        (torch.nn.Linear(3, 3), TypeError, "not a Linear"),
+        (torch.nn.Linear(3, 3), TypeError, "A Linear is not known to be a recurrent network"),
     ],
 )
 def test_a_system_without_a_matrix_raises(system, error, message):
@@ -464,7 +464,7 @@ def test_missing_and_wrong_states_raise():
         ms.spectrum(dynamics, torch.zeros(4))
     with pytest.raises(ValueError, match="belongs to a Dynamics"):
         ms.spectrum(torch.eye(3), torch.zeros(3))
-    with pytest.raises(TypeError, match=r"model\.cell"):
+    with pytest.raises(TypeError, match=r"network\.cell"):
         ms.spectrum(ms.Model(Elman(2, 3), 1))
     double_well = ms.Dynamics(ms.adapt(lambda x, h: torch.tanh(2 * h + x), state_size=1, bounds=(-1, 1)))
     with pytest.raises(ValueError, match="3 were given"):

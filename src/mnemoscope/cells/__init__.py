@@ -1,6 +1,11 @@
 """Cells, each one step of a recurrent network, and `scan`, which runs a cell over a sequence."""
 
-from mnemoscope.cells.adapters import FunctionCell as FunctionCell, adapt as adapt
+from mnemoscope.cells.adapters import (
+    FunctionCell as FunctionCell,
+    Network as Network,
+    adapt as adapt,
+    as_cell as as_cell,
+)
 from mnemoscope.cells.cell import Cell as Cell
 from mnemoscope.cells.echo_state import EchoState as EchoState
 from mnemoscope.cells.elman import Elman as Elman
@@ -9,6 +14,7 @@ from mnemoscope.cells.episodic_map import EpisodicMap as EpisodicMap, EpisodicSt
 from mnemoscope.cells.fast_path import FastPath as FastPath, NoFastPath as NoFastPath
 from mnemoscope.cells.goru import GORU as GORU
 from mnemoscope.cells.gru import GRU as GRU
+from mnemoscope.cells.inputs import Inputs as Inputs, Lengths as Lengths, read_inputs as read_inputs
 from mnemoscope.cells.lstm import LSTM as LSTM, HDetach as HDetach, LSTMState as LSTMState
 from mnemoscope.cells.model import Model as Model
 from mnemoscope.cells.network_files import load_network as load_network

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import deepcopy
+from copy import copy, deepcopy
 from itertools import chain
 from typing import Any
 
@@ -42,6 +42,9 @@ class Cell(nn.Module):
 
     input_size: int | None = None
     """Number of input features; None if any number is accepted."""
+    batch_first: bool = False
+    """Whether sequences that are passed to public functions are (batch, time, ...), as in a torch.nn module with
+    `batch_first`; `read_inputs` converts them, and every computation is time first."""
 
     @property
     def grows(self) -> bool:
@@ -115,6 +118,12 @@ class Cell(nn.Module):
         """Return named quantities inside the step (gates, pre-activations), each `(batch, ...)`."""
         return {}
 
+    def time_first(self) -> Cell:
+        """Return this cell, with the same parameters, for sequences (time, batch, ...)."""
+        cell = copy(self)
+        cell.batch_first = False
+        return cell
+
     def frozen(self, dtype: torch.dtype | None = None, device: torch.device | None = None) -> Cell:
         """Return a copy for analysis, in evaluation mode and without gradients; it shares no memory with the cell."""
         return deepcopy(self).eval().requires_grad_(False).to(dtype=dtype, device=device)
@@ -124,7 +133,8 @@ def check_input(cell: Cell, xs: Tensor) -> None:
     """Raise unless `xs` can be a `(time, batch, features)` sequence for `cell`."""
     name = type(cell).__name__
     if xs.dim() < (2 if cell.input_size is None else 3):
-        raise ValueError(f"{name} takes inputs of shape (time, batch, features), but got {tuple(xs.shape)}.")
+        one = "; pass a single sequence (time, features) as a batch of one, xs.unsqueeze(1)" if xs.dim() == 2 else ""
+        raise ValueError(f"{name} takes inputs of shape (time, batch, features), but got {tuple(xs.shape)}{one}.")
     if xs.shape[0] == 0:
         raise ValueError(f"The input sequence is empty: its shape is {tuple(xs.shape)}, time first.")
     _check_features(cell, xs, "time, batch")
@@ -144,6 +154,19 @@ def check_batch(batch: int, state: State) -> None:
     batches = {tensor.shape[0] for tensor in leaves(state)}
     if batches != {batch}:
         raise ValueError(f"The inputs have a batch of {batch}, but the given state has {sorted(batches)}.")
+
+
+def check_state(cell: Cell, batch: int, state: State) -> None:
+    """Raise unless a given state has the form of the cell's states and the batch size of the inputs."""
+    wanted, given = ([tuple(tensor.shape) for tensor in leaves(each)] for each in (cell.initial_state(batch), state))
+    if [len(shape) for shape in wanted] != [len(shape) for shape in given]:
+        wanted, given = (" and ".join(map(str, shapes)) for shapes in (wanted, given))
+        raise ValueError(
+            f"A state of this {type(cell).__name__} has the shape {wanted}, but {given} was given. A state of torch.nn "
+            f"has a first dimension for its layers: pass h[0] for one layer, or one state for each, (h[0], h[1]); for "
+            f"an LSTM (h[0], c[0]), or ((h[0], c[0]), (h[1], c[1]))."
+        )
+    check_batch(batch, state)
 
 
 def _check_features(cell: Cell, xs: Tensor, before: str) -> None:

@@ -38,7 +38,9 @@ def cell_from_torch(network: nn.Module) -> Cell:
     names = [f"{name}{suffix}" for suffix in _suffixes(network) for name in _WEIGHTS]
     with _evaluating(network):
         computed = any(hasattr(network, name) and name not in network._parameters for name in names)
-    return ComputedWeights(network) if computed else _snapshot(network)
+    cell = ComputedWeights(network) if computed else _snapshot(network)
+    cell.batch_first = bool(getattr(network, "batch_first", False))
+    return cell
 
 
 class ComputedWeights(Cell):
@@ -91,7 +93,9 @@ class ComputedWeights(Cell):
     def frozen(self, dtype: torch.dtype | None = None, device: torch.device | None = None) -> Cell:
         """Return a constant copy, as every cell does; the weights are computed here, once."""
         with _evaluating(self.network), torch.no_grad():
-            return _snapshot(self.network).frozen(dtype, device)
+            cell = _snapshot(self.network).frozen(dtype, device)
+        cell.batch_first = self.batch_first
+        return cell
 
 
 @contextmanager

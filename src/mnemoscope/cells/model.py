@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from copy import copy
+
 from torch import Tensor, nn
 
 from mnemoscope.base.array_types import Float
+from mnemoscope.cells.adapters import Network, as_cell
 from mnemoscope.cells.cell import Cell
 from mnemoscope.cells.sequence import scan
 from mnemoscope.cells.state import State
@@ -14,7 +17,8 @@ class Model(nn.Module):
     """`readout(scan(cell, encode(inputs)))`: the network that is trained on a task.
 
     The readout is linear; for a cell that includes a readout (`Cell.has_readout`) it is the identity. `encode` is a
-    module that is applied to the inputs (time, batch, ...).
+    module that is applied to the inputs (time, batch, ...). The cell may be any network that `adapt` takes without
+    options; a torch.nn module with `batch_first` makes a model that takes and returns (batch, time, ...).
 
     >>> import torch
     >>> from mnemoscope.cells import GRU
@@ -24,10 +28,11 @@ class Model(nn.Module):
     """
 
     def __init__(
-        self, cell: Cell, output_size: int, encode: nn.Module | None = None, readout_bias: bool = True
+        self, cell: Network, output_size: int, encode: nn.Module | None = None, readout_bias: bool = True
     ) -> None:
         super().__init__()
         self.encode = nn.Identity() if encode is None else encode
+        cell = as_cell(cell)
         self.cell = cell
         features = cell.output(cell.initial_state(1)).shape[-1]
         self.readout: nn.Linear | nn.Identity
@@ -36,6 +41,12 @@ class Model(nn.Module):
             self.readout = nn.Identity()
         else:
             self.readout = nn.Linear(features, output_size, bias=readout_bias)
+
+    def time_first(self) -> Model:
+        """Return this model, with the same parameters, for sequences (time, batch, ...)."""
+        model = copy(self)
+        model._modules = {**self._modules, "cell": self.cell.time_first()}
+        return model
 
     @property
     def linear_readout(self) -> nn.Linear:

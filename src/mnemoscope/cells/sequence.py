@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import ceil, sqrt
-from typing import Literal, TypedDict, Unpack, overload
+from typing import Any, Literal, TypedDict, Unpack, overload
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence
 from torch.utils.checkpoint import checkpoint as recompute
 
 from mnemoscope.base.array_types import Bool, Float, Inexact
-from mnemoscope.cells.cell import Cell, check_batch, check_input
+from mnemoscope.cells.adapters import FunctionCell, Network, as_cell
+from mnemoscope.cells.cell import Cell, check_input, check_state
 from mnemoscope.cells.fast_path import FastPath, NoFastPath, why_no_fast_path
+from mnemoscope.cells.inputs import Lengths, read_inputs
 from mnemoscope.cells.state import Layout, State, leaves, map_state, named_leaves, stack_states
-from mnemoscope.cells.unrolled import prepared_steps, run_loop
+from mnemoscope.cells.unrolled import hold_masked, prepared_steps, run_loop
 
 Backend = Literal["auto", "loop", "fused"]
 
@@ -40,6 +43,7 @@ class ScanOptions(TypedDict, total=False):
     """Options of `scan`, which describes them."""
 
     mask: Bool[Tensor, "time batch"] | None
+    lengths: Lengths | None
     backend: Backend
     checkpoint: Literal["sqrt"] | int | None
     outputs: Literal["all", "last"]
@@ -47,34 +51,62 @@ class ScanOptions(TypedDict, total=False):
 
 @overload
 def scan(
-    cell: Cell, xs: Tensor, state: State | None = None, *, explain: Literal[False] = ..., **options: Unpack[ScanOptions]
+    network: Network,
+    xs: Tensor,
+    state: State | None = None,
+    *,
+    explain: Literal[False] = ...,
+    **options: Unpack[ScanOptions],
 ) -> tuple[Tensor, State]: ...
 
 
 @overload
 def scan(
-    cell: Cell, xs: Tensor, state: State | None = None, *, explain: Literal[True], **options: Unpack[ScanOptions]
-) -> tuple[Tensor, State, Route]: ...
+    network: Network,
+    xs: PackedSequence,
+    state: State | None = None,
+    *,
+    explain: Literal[False] = ...,
+    **options: Unpack[ScanOptions],
+) -> tuple[PackedSequence, State]: ...
+
+
+@overload
+def scan(
+    network: Network,
+    xs: Tensor | PackedSequence,
+    state: State | None = None,
+    *,
+    explain: Literal[True],
+    **options: Unpack[ScanOptions],
+) -> tuple[Any, State, Route]: ...
 
 
 def scan(
-    cell: Cell,
-    xs: Inexact[Tensor, "time batch ..."],
+    network: Network,
+    xs: Inexact[Tensor, "time batch ..."] | PackedSequence,
     state: State | None = None,
     *,
-    mask: Bool[Tensor, "time batch"] | None = None,
+    mask: Tensor | None = None,
+    lengths: Lengths | None = None,
     backend: Backend = "auto",
     checkpoint: Literal["sqrt"] | int | None = None,
     outputs: Literal["all", "last"] = "all",
     explain: bool = False,
-) -> tuple[Tensor, State] | tuple[Tensor, State, Route]:
-    """Run `cell` over `xs` (time, batch, ...); return outputs (time, batch, features) and the last state.
+) -> Any:
+    """Run a network over `xs` (time, batch, ...); return outputs (time, batch, features) and the last state.
+
+    A torch.nn module with `batch_first` takes and returns (batch, time, ...), here and wherever inputs are passed.
 
     Args:
-        cell: the cell.
-        xs: inputs, time first.
-        state: the state before the first input; the cell's initial state by default.
-        mask: False where a member of the batch has no input: its state does not change there.
+        network: a cell, a recurrent module of torch.nn, or what `adapt` returns for a network of your own. A function
+            `(x, state) -> state` can be passed together with `state`.
+        xs: inputs, in the layout of the network; or a `PackedSequence`, and then outputs are packed as well.
+        state: the state before the first input, each tensor (batch, ...); the cell's initial state by default.
+        mask: False where a member of the batch has no input: its state does not change there. It has the shape of the
+            inputs without their features.
+        lengths: number of steps of each sequence, instead of a mask. After its end the state of a sequence, and so its
+            output, stays as it was at its last step; the last state is that of each sequence's end.
         backend: "auto" uses the cell's fast path if there is one, otherwise the loop; "loop" and "fused" force one of
             them. A fast path agrees with the loop up to rounding: relative errors of about 1e-6 in float32 (1e-7 b /
             |z| for gradients through complex modReLU with a positive bias b). There is none under `torch.func`,
@@ -85,7 +117,7 @@ def scan(
             root of time) and recompute each chunk in the backward pass. Memory then holds the steps of one chunk and
             one state per chunk, at the cost of a second forward pass. Each chunk forms the recurrent matrix again. It
             has no effect under `torch.func`, which manages its memory itself.
-        outputs: "last" returns the last output only, (1, batch, features).
+        outputs: "last" returns the last output only, (1, batch, features), never packed.
         explain: whether to return a third value, the `Route` that was used and why.
 
     >>> import mnemoscope as ms
@@ -94,22 +126,26 @@ def scan(
     (torch.Size([20, 5, 128]), torch.Size([5, 128]))
     >>> print(ms.scan(ms.cells.Elman(10, 128, nonlinearity="tanh"), torch.zeros(20, 5, 10), explain=True)[2])
     fused: elementwise scan (tanh, cpu)
+    >>> ms.scan(torch.nn.GRU(10, 16, batch_first=True), torch.zeros(5, 20, 10), lengths=[20, 7, 3, 9, 1])[0].shape
+    torch.Size([5, 20, 16])
 
     """
-    state = _start(cell, xs, state)
-    _check_options(xs, mask, backend, checkpoint, outputs)
+    cell = as_cell(network, state)
+    given = read_inputs(xs, batch_first=cell.batch_first, mask=mask, lengths=lengths)
+    state = start_state(cell, given.xs, state)
+    _check_options(backend, checkpoint, outputs)
     if checkpoint is None:
-        kept, state, route = _run(cell, xs, state, mask, backend)
+        kept, state, route = _run(cell, given.xs, state, given.mask, backend)
         kept = kept if outputs == "all" else kept[-1:]
     else:
-        length = ceil(sqrt(xs.shape[0])) if checkpoint == "sqrt" else checkpoint
-        kept, state, route = _run_in_chunks(cell, xs, state, mask, backend, length, outputs)
-    return (kept, state, route) if explain else (kept, state)
+        length = ceil(sqrt(given.xs.shape[0])) if checkpoint == "sqrt" else checkpoint
+        kept, state, route = _run_in_chunks(cell, given.xs, state, given.mask, backend, length, outputs)
+    returned = given.as_given(kept) if outputs == "all" else given.in_layout(kept)
+    return (returned, state, route) if explain else (returned, state)
 
 
 def _run(cell: Cell, xs: Tensor, state: State, mask: Tensor | None, backend: Backend) -> tuple[Tensor, State, Route]:
-    if mask is not None:  # masked inputs must not spoil the gradients: 0 times NaN is NaN
-        xs = xs.masked_fill(~mask.view(*mask.shape, *(1,) * (xs.dim() - 2)), 0)
+    xs = without_masked(xs, mask)
     if backend == "loop":
         return *run_loop(cell, xs, state, mask), Route(False, "it was asked for")
     reason = why_no_fast_path(cell)
@@ -143,7 +179,7 @@ def _run_in_chunks(
     return torch.cat(kept), state, replace(routes[0], chunks=len(pieces))
 
 
-def _check_options(xs: Tensor, mask: Tensor | None, backend: str, checkpoint: str | int | None, outputs: str) -> None:
+def _check_options(backend: str, checkpoint: str | int | None, outputs: str) -> None:
     if backend not in ("auto", "loop", "fused"):
         raise ValueError(f"backend must be 'auto', 'loop' or 'fused', but is {backend!r}.")
     if outputs not in ("all", "last"):
@@ -151,11 +187,6 @@ def _check_options(xs: Tensor, mask: Tensor | None, backend: str, checkpoint: st
     number = isinstance(checkpoint, int) and not isinstance(checkpoint, bool) and checkpoint >= 1
     if not (checkpoint is None or checkpoint == "sqrt" or number):
         raise ValueError(f"checkpoint must be None, 'sqrt' or a number of steps, but is {checkpoint!r}.")
-    if mask is not None and (mask.shape != xs.shape[:2] or mask.dtype != torch.bool):
-        raise ValueError(
-            f"mask must be of bool and of shape (time, batch) = {tuple(xs.shape[:2])}, but is {mask.dtype} of shape "
-            f"{tuple(mask.shape)}."
-        )
 
 
 @dataclass(frozen=True)
@@ -163,7 +194,8 @@ class Cache(Mapping[str, Tensor]):
     """States and intermediates of a cell at every step: `cache["h"]` is (time, batch, ...).
 
     The names are those of the state's fields (`h`, `c`; `state` if it is one tensor; `0.h`, `1.h` in a stack) and of
-    the cell's intermediates (`pre` in Elman, `r`, `z`, `n` in GRU, `i`, `f`, `g`, `o` in LSTM).
+    the cell's intermediates (`pre` in Elman, `r`, `z`, `n` in GRU, `i`, `f`, `g`, `o` in LSTM). The tensors of a
+    torch.nn module with `batch_first` are (batch, time, ...).
     """
 
     states: State
@@ -186,36 +218,69 @@ class Cache(Mapping[str, Tensor]):
 
     def flat(self) -> Float[Tensor, "time batch size"]:
         """Return the states as flat real vectors, the form that lenses take; growing states are padded with zeros."""
-        steps = range(leaves(self.states)[0].shape[0])
-        layout = Layout(map_state(lambda tensor: tensor[0], self.states))
-        return torch.stack([layout.flatten(map_state(lambda tensor, t=t: tensor[t], self.states)) for t in steps])
+        first, second = leaves(self.states)[0].shape[:2]
+        rows = map_state(lambda tensor: tensor.flatten(0, 1), self.states)
+        return Layout(rows).flatten(rows).unflatten(0, (first, second))
 
 
 def run_with_cache(
-    cell: Cell, xs: Inexact[Tensor, "time batch ..."], state: State | None = None
-) -> tuple[Inexact[Tensor, "time batch features"], Cache]:
-    """Run `cell` over `xs`; return the outputs, and every state, gate and pre-activation in a cache.
+    network: Network,
+    xs: Inexact[Tensor, "time batch ..."] | PackedSequence,
+    state: State | None = None,
+    *,
+    mask: Tensor | None = None,
+    lengths: Lengths | None = None,
+) -> tuple[Any, Cache]:
+    """Run a network over `xs`; return the outputs, and every state, gate and pre-activation in a cache.
+
+    Inputs, outputs and the tensors of the cache are in the layout of the network, as in `scan`, which describes the
+    arguments. Where a sequence has no input, its state is held and its gates and pre-activations are NaN.
 
     >>> from mnemoscope.cells import LSTM
     >>> outputs, cache = run_with_cache(LSTM(3, 8), torch.zeros(20, 5, 3))
     >>> cache["c"].shape, sorted(cache)
     (torch.Size([20, 5, 8]), ['c', 'f', 'g', 'h', 'i', 'o'])
     """
-    state = _start(cell, xs, state)
-    us, step = prepared_steps(cell, xs)
+    cell = as_cell(network, state)
+    given = read_inputs(xs, batch_first=cell.batch_first, mask=mask, lengths=lengths)
+    state = start_state(cell, given.xs, state)
+    padded = without_masked(given.xs, given.mask)
+    us, step = prepared_steps(cell, padded)
     states, steps, outputs = [], [], []
-    for x, u in zip(xs.unbind(), us.unbind(), strict=True):
+    for t, (x, u) in enumerate(zip(padded.unbind(), us.unbind(), strict=True)):
         steps.append(cell.intermediates(x, state))
-        state = step(u, state)
+        new = step(u, state)
+        state = new if given.mask is None else hold_masked(given.mask[t], new, state)
         states.append(state)
         outputs.append(cell.output(state))
     intermediates = {name: stack_states([inner[name] for inner in steps]) for name in steps[0]}
-    return torch.stack(outputs), Cache(stack_states(states), intermediates)
+    if given.mask is not None:
+        intermediates = {name: _without_steps(values, given.mask) for name, values in intermediates.items()}
+    intermediates = {name: given.in_layout(values) for name, values in intermediates.items()}
+    cache = Cache(map_state(given.in_layout, stack_states(states)), intermediates)
+    return given.as_given(torch.stack(outputs)), cache
 
 
-def _start(cell: Cell, xs: Tensor, state: State | None) -> State:
+def start_state(cell: Cell, xs: Inexact[Tensor, "time batch ..."], state: State | None) -> State:
+    """Return the given state, or the initial state, after a check of the inputs, time first, and of the state."""
     check_input(cell, xs)
-    if state is None:
-        return cell.initial_state(xs.shape[1])
-    check_batch(xs.shape[1], state)
-    return state
+    if state is not None:
+        check_state(cell, xs.shape[1], state)
+        return state
+    initial = cell.initial_state(xs.shape[1])
+    if isinstance(cell, FunctionCell) and not cell.has_weights:  # it computes where its inputs are
+        return map_state(lambda tensor: tensor.to(xs.device), initial)
+    return initial
+
+
+def without_masked(xs: Tensor, mask: Bool[Tensor, "time batch"] | None) -> Tensor:
+    """Set masked inputs to 0: padding must not spoil the gradients, and 0 times NaN is NaN."""
+    return xs if mask is None else xs.masked_fill(~_expanded(mask, xs), 0)
+
+
+def _without_steps(values: Tensor, mask: Bool[Tensor, "time batch"]) -> Tensor:
+    return values.masked_fill(~_expanded(mask, values), torch.nan) if values.is_floating_point() else values
+
+
+def _expanded(mask: Tensor, like: Tensor) -> Tensor:
+    return mask.view(*mask.shape, *(1,) * (like.dim() - 2))

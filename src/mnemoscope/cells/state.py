@@ -1,4 +1,4 @@
-"""States: a tensor, or a (named, possibly nested) tuple of tensors, batch first."""
+"""States: a tensor, or a (named) tuple or dict of states, batch first."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch.nn.functional import pad
 from mnemoscope.base.array_types import Float
 
 State = Any
-"""A tensor, or a tuple of states. Python has no type for a NamedTuple of these that keeps its fields."""
+"""A tensor, or a tuple or dict of states. Python has no type for a NamedTuple of these that keeps its fields."""
 
 
 def leaves(state: State) -> list[Tensor]:
@@ -23,26 +23,44 @@ def leaves(state: State) -> list[Tensor]:
 
 
 def named_leaves(state: State, name: str = "") -> Iterator[tuple[str, Tensor]]:
-    """Yield names and tensors of a state: `h` and `c` for an LSTM, `0.h`, `1.h` for a stack, `state` for a tensor."""
+    """Yield names and tensors of a state: `h` and `c` for an LSTM, `0.h`, `1.h` for a stack, `state` for a tensor.
+
+    The entries of a dict come in the order of their names, whatever the order in which it was written.
+    """
     if isinstance(state, Tensor):
         yield name or "state", state
-    elif isinstance(state, tuple):
-        fields = getattr(state, "_fields", range(len(state)))
-        for field, part in zip(fields, state, strict=True):
-            yield from named_leaves(part, f"{name}.{field}" if name else str(field))
-    else:
-        raise _not_a_state(state)
+        return
+    for field, part in _parts(state).items():
+        yield from named_leaves(part, f"{name}.{field}" if name else field)
 
 
 def map_state(function: Callable[..., Any], *states: State) -> State:
-    """Apply `function` to the corresponding tensors of one or several states; keeps the tuple types."""
+    """Apply `function` to the corresponding tensors of one or several states; keeps the types of the first."""
     first = states[0]
     if isinstance(first, Tensor):
         return function(*states)
-    if not isinstance(first, tuple):
-        raise _not_a_state(first)
-    parts = [map_state(function, *items) for items in zip(*states, strict=True)]
-    return type(first)(*parts) if hasattr(first, "_fields") else tuple(parts)
+    columns = states if isinstance(first, tuple) else [_parts(state).values() for state in states]
+    return _assembled(first, [map_state(function, *items) for items in zip(*columns, strict=True)])
+
+
+def restore_form(state: Any, like: State, name: str = "") -> State:
+    """Return `state` with the types of `like`, such as a tuple as a NamedTuple; raise unless all shapes agree."""
+    expected = "a state" if not name else f"{name!r}"
+    if isinstance(like, Tensor):
+        if not isinstance(state, Tensor):
+            raise ValueError(f"returned a {type(state).__name__} for {expected} that is one tensor")
+        if state.shape != like.shape:
+            raise ValueError(f"returned {expected} of {tuple(state.shape)} for one of {tuple(like.shape)}")
+        return state
+    wanted = _parts(like)
+    given = _parts(tuple(state) if isinstance(state, list) else state) if not isinstance(state, Tensor) else {}
+    if len(given) != len(wanted) or (isinstance(like, dict) and given.keys() != wanted.keys()):
+        raise ValueError(
+            f"returned {'a tensor' if isinstance(state, Tensor) else ', '.join(given) or 'nothing'} for {expected} of "
+            f"{', '.join(wanted)}"
+        )
+    inner = zip(given.values(), wanted.items(), strict=True)
+    return _assembled(like, [restore_form(part, old, f"{name}.{key}" if name else key) for part, (key, old) in inner])
 
 
 def stack_states(states: Sequence[State]) -> State:
@@ -92,7 +110,21 @@ def _real_shape(tensor: Tensor) -> tuple[int, ...]:
     return (*shape, 2) if tensor.is_complex() else shape
 
 
-def _not_a_state(thing: object) -> TypeError:
-    return TypeError(
-        f"A state is a tensor or a (named) tuple of tensors, batch first, but a {type(thing).__name__} was given."
+def _parts(state: State) -> dict[str, State]:
+    """Return the parts of a (named) tuple or a dict by name."""
+    if isinstance(state, tuple):
+        names = getattr(state, "_fields", range(len(state)))
+        return {str(name): part for name, part in zip(names, state, strict=True)}
+    if isinstance(state, dict):
+        return {str(name): state[name] for name in sorted(state, key=str)}
+    raise TypeError(
+        f"A state is a tensor, or a (named) tuple or a dict of tensors, batch first, but a {type(state).__name__} was "
+        f"given."
     )
+
+
+def _assembled(like: State, parts: list[State]) -> State:
+    """Return a (named) tuple or a dict of the form of `like`, with these parts in the order of `_parts`."""
+    if isinstance(like, dict):
+        return dict(zip(sorted(like, key=str), parts, strict=True))
+    return type(like)(*parts) if hasattr(like, "_fields") else tuple(parts)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from mnemoscope import registry
 from mnemoscope.base.array_types import Float
 from mnemoscope.base.suggestions import did_you_mean
-from mnemoscope.cells import Cell, Model, adapt, run_with_cache
+from mnemoscope.cells import Cell, Model, as_cell, run_with_cache
 from mnemoscope.cells.state import Layout
 from mnemoscope.inspection.attention import why_no_fixed_points
 from mnemoscope.inspection.behaviour import behaviour_section, gradient_section, measure_gradients
@@ -87,8 +87,10 @@ def inspect(
     if not all(torch.isfinite(weight).all() for weight in network.parameters()):
         raise ValueError("The network has NaN or infinite weights.")
     wanted = _wanted(lenses, inputs, targets)
-    if getattr(network, "batch_first", False):
+    dynamical = cell  # remembers the layout of the network, in which its results take trajectories
+    if cell.batch_first:
         inputs, targets, mask = (None if part is None else part.transpose(0, 1) for part in (inputs, targets, mask))
+        model, cell = None if model is None else model.time_first(), cell.time_first()
     if inputs is not None:
         inputs = _checked_inputs(inputs, cell, model)
     behaviour, gradients = None, None
@@ -98,7 +100,7 @@ def inspect(
         answer = model.readout if model is not None else readout or nn.Identity()
         gradients = measure_gradients(cell, _encoded(model, inputs), targets, answer, mask)
     reason = _why_no_fixed_points(cell)
-    mechanism = None if reason else _mechanism(cell, model, inputs, contexts, options, wanted)
+    mechanism = None if reason else _mechanism(dynamical, model, inputs, contexts, options, wanted)
     variables = _variables(model, cell, readout, wanted)
     title = name or f"{type(network).__name__}, {sum(weight.numel() for weight in network.parameters()):,} parameters"
     return _collect(title, network, cell, options, reason, behaviour, gradients, mechanism, variables)
@@ -115,7 +117,7 @@ def _parts(network: Any, readout: Readout | None) -> tuple[Model | None, Cell, R
         if readout is not None:
             raise ValueError("A Model has a readout of its own; omit readout, or pass model.cell.")
         return network, network.cell, None
-    return None, adapt(network), readout
+    return None, as_cell(network), readout
 
 
 def _wanted(

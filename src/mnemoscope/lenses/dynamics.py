@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from mnemoscope.base.array_types import Bool, Float
-from mnemoscope.cells import Cell, FunctionCell, Layout, Model, State, adapt
+from mnemoscope.cells import FunctionCell, Layout, Network, State, as_cell
 from mnemoscope.cells.cell import Step
 from mnemoscope.cells.unrolled import prepared_steps
 
@@ -24,7 +24,8 @@ class Dynamics:
     """`x' = F(x)` (a map) or `dx/dt = F(x)` (a flow) on flat states (batch, size), at one constant input.
 
     Args:
-        cell: a `Cell`, or any torch.nn recurrent module. It is copied, and never changed.
+        cell: any network that `adapt` takes without options: a `Cell`, or a torch.nn recurrent module. It is copied,
+            and never changed.
         input: the constant input (features,); zeros by default.
         continuous: read the cell's step as a time derivative instead of the next state.
         bounds: a box (low, high), numbers or tensors (size,); "auto" for the box that the cell declares; None for no
@@ -44,7 +45,7 @@ class Dynamics:
 
     def __init__(
         self,
-        cell: Cell | nn.Module,
+        cell: Network,
         input: Vector | None = None,
         *,
         continuous: bool = False,
@@ -56,7 +57,10 @@ class Dynamics:
         if dtype not in (torch.float64, torch.float32):
             raise ValueError(f"dtype must be torch.float64 or torch.float32, but is {dtype}.")
         device = None if device is None else torch.device(device)
-        self.cell = as_cell(cell).frozen(dtype, device)
+        network = as_cell(cell)
+        self.batch_first = network.batch_first
+        """Whether inputs and trajectories that are passed with this system are (batch, time, ...)."""
+        self.cell = network.time_first().frozen(dtype, device)  # every computation of a lens is time first
         self.continuous = continuous
         self.dtype = dtype
         example = self.cell.initial_state(1)
@@ -210,11 +214,14 @@ class Dynamics:
         return low, high
 
 
-def as_cell(network: Cell | nn.Module) -> Cell:
-    """Return a network as a cell; raise on a model, which has a readout besides its cell."""
-    if isinstance(network, Model):
-        raise TypeError("A Model is a cell with a readout; pass the cell itself: model.cell.")
-    return adapt(network)
+def as_dynamics(network: Dynamics | Network, states: Any = None) -> Dynamics:
+    """Return a network without input as a `Dynamics`; every lens on a system calls this on what it is given.
+
+    A function that was not adapted takes the form of its state from `states`, if that is a tensor, tuple or dict.
+    """
+    if isinstance(network, Dynamics):
+        return network
+    return Dynamics(as_cell(network, states if isinstance(states, Tensor | dict | tuple) else None))
 
 
 def check_step(dynamics: Dynamics) -> None:

@@ -2,41 +2,47 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from mnemoscope.base.array_types import Float, Inexact
-from mnemoscope.cells import Cell, Elman, Model
-from mnemoscope.cells.from_torch import TORCH_NETWORKS
+from mnemoscope.cells import Cell, Elman, Network, as_cell
 from mnemoscope.connectivity import Connectivity
-from mnemoscope.lenses.dynamics import Dynamics, as_cell
+from mnemoscope.lenses.dynamics import Dynamics, as_dynamics
 from mnemoscope.lenses.fixed_points.result import FixedPoints
 
-System = Tensor | np.ndarray | nn.Module | Dynamics | FixedPoints
+System = Tensor | np.ndarray | Network | Dynamics | FixedPoints
 """Anything with a matrix; `matrix_of` returns it."""
+
+
+def linearised_at(system: Any, state: Any) -> Any:
+    """Return a network that is to be linearised at a state as a `Dynamics`, and any other system unchanged."""
+    if state is None or isinstance(system, Dynamics | Connectivity) or not callable(system):
+        return system
+    return as_dynamics(system, state.reshape(1, -1) if isinstance(state, Tensor) else state)
 
 
 def matrix_of(system: System, state: Float[Tensor, " ..."] | None = None) -> tuple[Inexact[Tensor, "size size"], bool]:
     """Return the matrix on the CPU, in the dtype it is given in, and whether it generates a flow instead of a map."""
+    system = linearised_at(system, state)
     if isinstance(system, Dynamics):
         return checked_matrix(_jacobian(system, state)), system.continuous
     if state is not None:
-        raise ValueError(f"A state belongs to a Dynamics, which is linearised there, not to a {type(system).__name__}.")
+        raise ValueError(
+            f"A state belongs to a Dynamics or a network, which is linearised there, not to a {type(system).__name__}."
+        )
     if isinstance(system, FixedPoints):
         if len(system) != 1:
             raise ValueError(f"The lens takes one fixed point, but {len(system)} were given; choose one: fp[0].")
         return checked_matrix(system.jacobians[0]), system.continuous
-    if isinstance(system, (Cell, Model, *TORCH_NETWORKS)):
-        return checked_matrix(_recurrent_matrix(as_cell(system))), False
-    if isinstance(system, nn.Module):
-        if not isinstance(system, Connectivity):
-            raise TypeError(
-                f"A matrix can be read off a Connectivity, an Elman cell or a torch.nn.RNN, not a "
-                f"{type(system).__name__}; linearise other networks: Dynamics(network) and a state."
-            )
+    if isinstance(system, Connectivity):
         with torch.no_grad():
             return checked_matrix(system()), False
+    if callable(system):
+        return checked_matrix(_recurrent_matrix(as_cell(system))), False
     return checked_matrix(system), False
 
 
@@ -56,8 +62,8 @@ def _recurrent_matrix(cell: Cell) -> Tensor:
     cell = cell.frozen()
     if not isinstance(cell, Elman):
         raise TypeError(
-            f"A {type(cell).__name__} has no single recurrent matrix; use its linearisation: "
-            f"Dynamics(cell) and a state, or one of its fixed points."
+            f"A {type(cell).__name__} has no single recurrent matrix; use its linearisation: pass state=..., or one of "
+            f"its fixed points, find_fixed_points(network)[0]."
         )
     return cell.connectivity()
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence
 
 from mnemoscope.base.array_types import Float
-from mnemoscope.cells import Cell
+from mnemoscope.cells import Cell, Lengths, read_inputs
 from mnemoscope.lenses.attention.result import Attention
 from mnemoscope.memory.attention import Attentive, RelevanceScreen
 from mnemoscope.memory.attention.scan_memory import Attended
@@ -16,7 +17,13 @@ LARGEST = 10**9
 """Most weights that are recorded, over all sequences."""
 
 
-def record_attention(cell: Cell, xs: Float[Tensor, "time batch features"], mask: Tensor | None = None) -> Attention:
+def record_attention(
+    cell: Cell,
+    xs: Float[Tensor, "time batch features"] | PackedSequence,
+    mask: Tensor | None = None,
+    *,
+    lengths: Lengths | None = None,
+) -> Attention:
     """Record what `cell` attends to along `xs`, from its initial state; this takes time^2 numbers per sequence.
 
     A copy of the cell runs in float64. If two relevances differ by less than the resolution of float32, the original
@@ -26,6 +33,7 @@ def record_attention(cell: Cell, xs: Float[Tensor, "time batch features"], mask:
         cell: a cell that attends to its past.
         xs: inputs (time, batch, features) of the cell.
         mask: (time, batch), False where a sequence has no input.
+        lengths: number of steps of each sequence, instead of a mask.
 
     >>> from mnemoscope.networks.attentive import memrnn
     >>> cell = memrnn(3, 8)
@@ -41,15 +49,16 @@ def record_attention(cell: Cell, xs: Float[Tensor, "time batch features"], mask:
         )
     frozen = cell.frozen(torch.float64)
     assert isinstance(frozen, Attentive)
-    length, batch = xs.shape[:2]
+    given = read_inputs(xs, batch_first=cell.batch_first, mask=mask, lengths=lengths)
+    length, batch = given.xs.shape[:2]
     if length**2 * batch > LARGEST:
         raise ValueError(
             f"The weights of {length} steps to each other, for {batch} sequences, would take "
             f"{8 * length**2 * batch / 2**30:.0f} GiB: give fewer sequences, or shorter ones."
         )
-    recorder = _Recorder(frozen.past.slots, length, batch, mask, xs.device)
+    recorder = _Recorder(frozen.past.slots, length, batch, given.mask, given.xs.device)
     with torch.no_grad():
-        frozen.scan_outputs(xs.to(torch.float64), mask=mask, callback=recorder)
+        frozen.scan_outputs(given.xs.to(torch.float64), mask=given.mask, callback=recorder)
     screen = cell.past if isinstance(cell.past, RelevanceScreen) else None
     return Attention(
         weights=recorder.weights.cpu(),

@@ -136,11 +136,6 @@ def iterated_map(dynamics: Dynamics, times: int) -> Dynamics:
 
 def as_map(dynamics: Dynamics, dt: float | None) -> Dynamics:
     """Return a map unchanged, and a flow as the map of one Runge-Kutta step of length `dt`."""
-    if not isinstance(dynamics, Dynamics):
-        raise TypeError(
-            f"A Dynamics is needed, the network at one constant input: Dynamics(network, input), but got a "
-            f"{type(dynamics).__name__}."
-        )
     if not dynamics.continuous:
         if dt is not None:
             raise ValueError(f"dt belongs to a flow, but the system is a map and dt={dt} was given. Omit dt.")

@@ -11,11 +11,11 @@ from torch import Tensor
 
 from mnemoscope.base.array_types import Bool, Float, Int
 from mnemoscope.base.validation import is_whole
-from mnemoscope.cells import State
+from mnemoscope.cells import Network, State
 from mnemoscope.lenses.attractors.composition import iterated_map
 from mnemoscope.lenses.attractors.cycle_families import family_periods
 from mnemoscope.lenses.attractors.cycles_result import Cycles
-from mnemoscope.lenses.dynamics import Dynamics
+from mnemoscope.lenses.dynamics import Dynamics, as_dynamics
 from mnemoscope.lenses.fixed_points.lens import find_fixed_points
 from mnemoscope.lenses.fixed_points.linear_algebra import magnitude
 from mnemoscope.lenses.fixed_points.result import FixedPoints, Status
@@ -34,7 +34,7 @@ Search = Callable[[Dynamics, "State | StartStrategy | str"], FixedPoints]
 
 
 def find_cycles(
-    dynamics: Dynamics,
+    dynamics: Dynamics | Network,
     periods: int | Iterable[int] = (1, 2, 3, 4),
     starts: State | StartStrategy | Literal["adaptive"] = "adaptive",
     *,
@@ -54,7 +54,7 @@ def find_cycles(
     exponentially with k: networks of more than some hundred units are expensive to search beyond their fixed points.
 
     Args:
-        dynamics: a map, at its constant input.
+        dynamics: a map, at its constant input; or a network, without input.
         periods: the number of steps k, or several; the result includes cycles of their divisors.
         starts: as in `find_fixed_points`.
         solver: as in `find_fixed_points`.
@@ -69,6 +69,7 @@ def find_cycles(
     ([3, 3], [1])
 
     """
+    dynamics = as_dynamics(dynamics, starts)
     wanted, generator = _checked_periods(dynamics, periods), seeded_generator(seed)
     # Starts are drawn with the map itself: the k-fold map would hold each input for k steps.
     if isinstance(starts, Adaptive) and starts.initial is not None:
@@ -203,11 +204,6 @@ def _reached(fp: FixedPoints, orbit: Tensor, distance: float) -> int:
 
 def _checked_periods(dynamics: Dynamics, periods: int | Iterable[int]) -> list[int]:
     """Return the requested periods in increasing order; raise if they or the system are unsuitable."""
-    if not isinstance(dynamics, Dynamics):
-        raise TypeError(
-            f"find_cycles takes a Dynamics, the network at one constant input: Dynamics(network, input), but got a "
-            f"{type(dynamics).__name__}."
-        )
     if dynamics.continuous:
         raise ValueError(
             "A flow takes no steps, so its cycles have no period in steps. Use find_attractors(dynamics, dt=...), "

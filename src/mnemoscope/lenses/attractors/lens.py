@@ -7,7 +7,7 @@ from torch import Tensor
 
 from mnemoscope.base.array_types import Float
 from mnemoscope.base.validation import check_whole, is_whole
-from mnemoscope.cells import State
+from mnemoscope.cells import Network, State
 from mnemoscope.drawing.projection import principal_projection
 from mnemoscope.lenses.attractors.aperiodic import classify_aperiodic
 from mnemoscope.lenses.attractors.classification import Classification, FoundAttractor
@@ -16,7 +16,7 @@ from mnemoscope.lenses.attractors.equilibria import classify_equilibria, classif
 from mnemoscope.lenses.attractors.periodic import classify_cycles
 from mnemoscope.lenses.attractors.result import UNDEFINED, Attractors, Kind
 from mnemoscope.lenses.attractors.simulation import simulate
-from mnemoscope.lenses.dynamics import Dynamics
+from mnemoscope.lenses.dynamics import Dynamics, as_dynamics
 from mnemoscope.lenses.fixed_points.starts import StartStrategy, draw_starts, seeded_generator
 
 DRAWN = 300
@@ -26,7 +26,7 @@ BEYOND = 10.0
 
 
 def find_attractors(
-    dynamics: Dynamics,
+    dynamics: Dynamics | Network,
     starts: int | State | StartStrategy = 32,
     *,
     transient: int = 1000,
@@ -58,7 +58,7 @@ def find_attractors(
     classified again. A chaotic transient that lasts even longer is indistinguishable from chaos.
 
     Args:
-        dynamics: a map, or a flow, which is integrated in Runge-Kutta steps of length `dt`.
+        dynamics: a map, or a flow, which is integrated in Runge-Kutta steps of length `dt`; or a network without input.
         starts: the number of random starts, states, or a strategy.
         transient: steps before the window.
         steps: steps in the window, and steps over which exponents are averaged.
@@ -77,6 +77,7 @@ def find_attractors(
     Left alone, the system moves on a closed curve without a period of up to 64 steps (all of 4 starts).
 
     """
+    dynamics = as_dynamics(dynamics, starts)
     system = as_map(dynamics, dt)
     check_whole(0, transient=transient, patience=patience)
     check_whole(1, count=count)

@@ -13,11 +13,11 @@ from torch import Tensor
 from mnemoscope.base.array_types import Float
 from mnemoscope.base.progress import slow_bar
 from mnemoscope.base.validation import check_whole, is_whole
-from mnemoscope.cells import State
+from mnemoscope.cells import Network, State
 from mnemoscope.lenses.attractors.composition import as_map
 from mnemoscope.lenses.attractors.lyapunov_result import LyapunovSpectrum
 from mnemoscope.lenses.attractors.simulation import FAR
-from mnemoscope.lenses.dynamics import Dynamics
+from mnemoscope.lenses.dynamics import Dynamics, as_dynamics
 from mnemoscope.lenses.fixed_points.starts import StartStrategy, draw_starts, seeded_generator
 
 BLOCKS = 20
@@ -29,7 +29,7 @@ COPIED = 32
 
 
 def lyapunov_spectrum(
-    dynamics: Dynamics,
+    dynamics: Dynamics | Network,
     count: int | None = None,
     steps: int | None = None,
     transient: int = 500,
@@ -44,7 +44,7 @@ def lyapunov_spectrum(
     """Compute the leading Lyapunov exponents along trajectories from several starts.
 
     Args:
-        dynamics: a map, or a flow, which is integrated in Runge-Kutta steps of length `dt`.
+        dynamics: a map, or a flow, which is integrated in Runge-Kutta steps of length `dt`; or a network without input.
         count: number of exponents, the largest ones; by default all, or 10 for states of more than 100 numbers.
         steps: steps to average over, rounded down to whole blocks; 2,000 by default, or with `inputs` all that follow
             the transient.
@@ -52,8 +52,9 @@ def lyapunov_spectrum(
         starts: the number of random starts, states, or a strategy.
         every: steps between two orthonormalisations. More than 1 saves little time, and loses directions once the
             largest and the smallest growth over that many steps are 16 digits apart.
-        inputs: a sequence (time, features) for all starts or (time, starts, features) that drives the network, instead
-            of its constant input. The exponents are then conditional on the inputs: the largest is negative if the
+        inputs: a sequence (time, features) for all starts or (time, starts, features), which is (starts, time,
+            features) if the network is a torch.nn module with `batch_first`, that drives the network instead of its
+            constant input. The exponents are then conditional on the inputs: the largest is negative if the
             network forgets its initial state. In a flow, each input is held for one step.
         dt: length of a time step of a flow.
         seed: seed of the starts and of the first tangent vectors.
@@ -66,13 +67,14 @@ def lyapunov_spectrum(
     [0.9624, -0.9624]
 
     """
+    dynamics = as_dynamics(dynamics, starts)
     system = as_map(dynamics, dt)
     count = _checked_count(system, count)
     check_whole(0, transient=transient)
     check_whole(1, every=every)
     generator = seeded_generator(seed)
     states = draw_starts(dynamics, starts, generator)
-    drive = None if inputs is None else _checked_inputs(system, inputs, len(states))
+    drive = None if inputs is None else _checked_inputs(dynamics, inputs, len(states))
     block = _block_length(steps, transient, every, None if drive is None else len(drive))
     drawn = torch.randn(len(states), system.size, count, generator=generator, dtype=system.dtype).to(system.device)
     tangent_map, Q = TangentMap(system, count), torch.linalg.qr(drawn)[0]
@@ -178,12 +180,15 @@ def _checked_inputs(
     system: Dynamics, inputs: Tensor | np.ndarray, starts: int
 ) -> Float[Tensor, "time starts features"]:
     given = torch.as_tensor(inputs).detach().to(system.input)
+    if given.dim() == 3 and system.batch_first:
+        given = given.transpose(0, 1)
     given = given[:, None] if given.dim() == 2 else given
     features = system.input.shape[-1]
     if given.dim() != 3 or given.shape[1] not in (1, starts) or given.shape[2] != features or not len(given):
+        layout = f"({starts}, time, {features})" if system.batch_first else f"(time, {starts}, {features})"
         raise ValueError(
-            f"The inputs must be (time, {features}) or (time, {starts}, {features}), time first and with {starts} "
-            f"starts, but are {tuple(torch.as_tensor(inputs).shape)}."
+            f"The inputs must be (time, {features}) or {layout}, with {starts} starts, but are "
+            f"{tuple(torch.as_tensor(inputs).shape)}."
         )
     if not torch.isfinite(given).all():
         raise ValueError("The inputs contain NaN or infinite values.")

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from mnemoscope.base.array_types import Bool, Float
-from mnemoscope.cells import Cell, Model, adapt, scan
+from mnemoscope.cells import Cell, Model, Network, as_cell, scan
 from mnemoscope.lenses.behaviour.result import Behaviour, Kind
 
 SHOWN = 3
@@ -19,18 +19,19 @@ Targets = Tensor
 
 
 def record_behaviour(
-    network: nn.Module | Cell,
+    network: Network,
     inputs: Float[Tensor, "time batch features"],
     targets: Targets | None = None,
     *,
     readout: Callable[[Tensor], Tensor] | None = None,
     mask: Bool[Tensor, "time batch"] | None = None,
 ) -> Behaviour:
-    """Run a network over trials, time first, and score its answers at each step.
+    """Run a network over trials, and score its answers at each step.
 
     Args:
         network: a `Model`, a cell, or a torch.nn module that `adapt` takes.
-        inputs: the trials.
+        inputs: the trials, in the layout of the network, as targets and mask: (batch, time, features) if it is a
+            torch.nn module with `batch_first`, otherwise (time, batch, features). The result is time first.
         targets: float values, of the shape of the outputs; bool bits, which an output above 0 affirms; or integer
             class numbers (time, batch), of which the largest output is the answer. NaN and negative classes do not
             count.
@@ -43,6 +44,11 @@ def record_behaviour(
     'classes'
 
     """
+    network = network if isinstance(network, Model) else as_cell(network)
+    cell = network.cell if isinstance(network, Model) else network
+    if cell.batch_first:
+        network = network.time_first()
+        inputs, targets, mask = inputs.transpose(0, 1), _transposed(targets), _transposed(mask)
     outputs = answers(network, inputs, readout)
     if targets is None:
         return Behaviour("unknown", inputs[:, :SHOWN].cpu(), outputs[:, :SHOWN].cpu(), inputs.shape[1])
@@ -64,6 +70,10 @@ def record_behaviour(
     )
 
 
+def _transposed(tensor: Tensor | None) -> Tensor | None:
+    return None if tensor is None else tensor.transpose(0, 1)
+
+
 @torch.no_grad()
 def answers(network: nn.Module | Cell, inputs: Tensor, readout: Callable[[Tensor], Tensor] | None = None) -> Tensor:
     """Return the outputs (time, batch, outputs) of a network after its readout."""
@@ -71,7 +81,7 @@ def answers(network: nn.Module | Cell, inputs: Tensor, readout: Callable[[Tensor
         if readout is not None:
             raise ValueError("A Model has a readout of its own; omit readout, or pass model.cell.")
         return network(inputs)[0]
-    outputs, _ = scan(adapt(network), inputs)
+    outputs, _ = scan(network, inputs)
     return outputs if readout is None else readout(outputs)
 
 

@@ -5,18 +5,19 @@ from __future__ import annotations
 from math import isfinite
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from mnemoscope.base.array_types import Float
-from mnemoscope.cells import Cell, Elman, adapt
-from mnemoscope.cells.from_torch import TORCH_NETWORKS
+from mnemoscope.cells import Elman, Network, as_cell
+from mnemoscope.connectivity import Connectivity
 from mnemoscope.lenses.capacity.orthonormal_basis import noiseless_traces
 from mnemoscope.lenses.capacity.result import MemoryCapacity
+from mnemoscope.lenses.dynamics import Dynamics
 from mnemoscope.lenses.fisher.dense import solve_dense
 from mnemoscope.lenses.fisher.matrix_system import MatrixSystem, Noise
 from mnemoscope.lenses.fisher.operators import Dense, Map
 from mnemoscope.lenses.fisher.sources import Direction, linear_step, noise_factor
-from mnemoscope.lenses.systems import System
+from mnemoscope.lenses.systems import System, linearised_at
 
 
 def memory_capacity(
@@ -36,12 +37,12 @@ def memory_capacity(
     For a large network this is more than can be read out in floating point: a measurement there is limited by rounding.
 
     Args:
-        system: a square matrix A or a `Connectivity`; an `Elman` cell whose nonlinearity is linear; a `Dynamics` (its
-            linearisation at `state`) or one fixed point, `fp[0]`; or a `MatrixSystem`. Other cells have no closed form:
-            use `measure_memory_capacity`.
+        system: a square matrix A or a `Connectivity`; an `Elman` cell whose nonlinearity is linear; a `Dynamics` or any
+            network (its linearisation at `state`) or one fixed point, `fp[0]`; or a `MatrixSystem`. Without a state
+            other networks have no closed form: use `measure_memory_capacity`.
         direction: the vector in which signals enter, w (size,); for cells and a `Dynamics` also the number of an input
             feature. A `MatrixSystem` has its own.
-        state: the state (size,) at which a `Dynamics` is linearised.
+        state: the state (size,) at which a `Dynamics` or a network is linearised.
         noise: variance of the noise that enters every unit at every step, or its covariance (size, size). The default
             is no noise, and for a `MatrixSystem` its own noise (0 for none).
         signal: variance of the signals.
@@ -73,21 +74,22 @@ def _linear_parts(
         if direction is not None or state is not None or not (noise is None or _is_zero(noise)):
             raise ValueError("A MatrixSystem has its own direction W and noise eps1, eps2; noise=0 removes the noise.")
         return system.map(), system.source(), system.noise_factor() if noise is None else None
-    if isinstance(system, (Cell, *TORCH_NETWORKS)):
-        _check_linear(system)
-    A, w = linear_step(system, direction, state)
+    linear = linearised_at(system, state)
+    if callable(linear) and not isinstance(linear, Connectivity | Dynamics):
+        _check_linear(linear)
+    A, w = linear_step(linear, direction, state)
     return Dense(A), w, None if noise is None or _is_zero(noise) else noise_factor(noise, len(w))
 
 
-def _check_linear(network: nn.Module) -> None:
+def _check_linear(network: Network) -> None:
     """Raise unless the network is an `Elman` cell with a linear nonlinearity."""
-    cell = adapt(network)
+    cell = as_cell(network)
     phi = cell.phi.description() if isinstance(cell, Elman) else None
     if phi is None or phi.name != "linear":
         noun = type(network).__name__ if phi is None else f"network of {phi.name} units"
         raise ValueError(
             f"The capacity of a {noun} is not known in closed form: measure it, measure_memory_capacity(cell), or "
-            f"pass a matrix, or a Dynamics and the state at which it is linearised."
+            f"pass a matrix, or the state at which it is linearised, state=...."
         )
 
 

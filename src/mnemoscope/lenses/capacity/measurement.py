@@ -8,12 +8,11 @@ from typing import Literal
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from mnemoscope.base.array_types import Float, Inexact
-from mnemoscope.cells import Cell, scan
+from mnemoscope.cells import Network, as_cell, scan
 from mnemoscope.lenses.capacity.result import MemoryCapacity
-from mnemoscope.lenses.dynamics import as_cell
 from mnemoscope.lenses.fisher.sources import input_vector
 
 BLOCKS = 20
@@ -21,7 +20,7 @@ BLOCKS = 20
 
 
 def measure_memory_capacity(
-    cell: Cell | nn.Module,
+    cell: Network,
     direction: Inexact[Tensor, " features"] | np.ndarray | int = 0,
     *,
     signal: Literal["uniform", "normal"] = "uniform",
@@ -40,7 +39,7 @@ def measure_memory_capacity(
     memory therefore add noise to the total, which its standard error includes, but no bias.
 
     Args:
-        cell: a `Cell` or a torch.nn recurrent module; it is copied, and run in float64.
+        cell: any network; it is copied, and run in float64.
         direction: how signals enter the inputs: the number of a feature, or a vector (features,).
         signal: distribution of the signals, of mean 0.
         strength: standard deviation of the signals.
@@ -57,7 +56,7 @@ def measure_memory_capacity(
     tensor(True)
 
     """
-    frozen = as_cell(cell).frozen(torch.float64, torch.device("cpu"))
+    frozen = as_cell(cell).time_first().frozen(torch.float64, torch.device("cpu"))
     features = frozen.input_size or (1 if isinstance(direction, int) else len(direction))
     d, deviations = input_vector(direction, features), _noise_deviations(noise, features)
     _check(signal, strength, delays, steps, washout, ridge)

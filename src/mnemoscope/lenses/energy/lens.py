@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from mnemoscope.base.array_types import Float
 from mnemoscope.base.validation import check_whole
-from mnemoscope.cells import Cell, EpisodicMap, EpisodicMemory, EpisodicState, Model, adapt
+from mnemoscope.cells import EpisodicMap, EpisodicMemory, EpisodicState, Network, as_cell
 from mnemoscope.lenses.energy.episodic_flow import flow_descent
 from mnemoscope.lenses.energy.lyapunov import TOLERANCE
 from mnemoscope.lenses.energy.recurrence import elman_recurrence
@@ -17,7 +17,7 @@ from mnemoscope.lenses.energy.trajectories import Plan, check_states
 
 
 def energy_descent(
-    system: Cell | nn.Module,
+    system: Network,
     trajectory: Float[Tensor, "time *batch size"] | EpisodicState | None = None,
     *,
     input: Float[Tensor, " features"] | None = None,
@@ -34,7 +34,8 @@ def energy_descent(
     Args:
         system: an `EpisodicMemory` (in continuous time), an `EpisodicMap`, an Elman cell or a torch.nn.RNN of one layer
             (tanh, relu, logistic, linear). Other networks have no known energy.
-        trajectory: states (time, batch, size) or (time, size); for an `EpisodicMemory` an `EpisodicState` of such
+        trajectory: states (time, batch, size) or (time, size), the former (batch, time, size) if the network is a
+            torch.nn.RNN with `batch_first`; for an `EpisodicMemory` an `EpisodicState` of such
             tensors. By default trajectories are simulated from random states.
         input: constant input; zeros by default.
         delayed: for an `EpisodicMap`: values at which V_d is frozen, (features,) or (batch, features).
@@ -56,9 +57,9 @@ def energy_descent(
 
     """
     check_whole(1, steps=steps, starts=starts, hold=hold)
-    if isinstance(system, Model):
-        raise TypeError("A Model adds a readout to its cell; pass the cell itself: energy_descent(model.cell).")
-    cell = adapt(system)
+    cell = as_cell(system)
+    if cell.batch_first and isinstance(trajectory, Tensor) and trajectory.dim() == 3:
+        trajectory = trajectory.transpose(0, 1)
     plan = Plan(steps, starts, torch.Generator().manual_seed(seed), tolerance)
     if not isinstance(cell, EpisodicMap) and (delayed is not None or hold != 1):
         raise ValueError(f"delayed and hold belong to an EpisodicMap, but the system is a {type(cell).__name__}.")
@@ -72,5 +73,5 @@ def energy_descent(
         return map_descent(cell, trajectory, input, delayed, hold, plan)
     recurrence = elman_recurrence(cell, input)
     name = f"{type(cell).__name__} ({recurrence.sigma.name}, {recurrence.size} units)"
-    states = None if trajectory is None else check_states(trajectory, recurrence.size)
+    states = None if trajectory is None else check_states(trajectory.cpu(), recurrence.size)
     return elman_descent(recurrence, name, states, plan)

@@ -72,7 +72,7 @@ class Recurrence:
 
 def elman_recurrence(cell: Cell, input: Float[Tensor, " features"] | None) -> Recurrence:
     """Return an Elman cell at a constant input, zeros by default, as a recurrence; raise on other cells."""
-    given, cell = cell, cell.frozen()  # computes parametrised weights
+    given, cell = cell, cell.frozen(device=torch.device("cpu"))  # computes parametrised weights
     if isinstance(cell, Stack):
         raise TypeError("No energy is known for stacked layers; pass one layer at a constant input.")
     if not isinstance(cell, Elman):
@@ -94,7 +94,7 @@ def elman_recurrence(cell: Cell, input: Float[Tensor, " features"] | None) -> Re
         )
     cell = cell.to(torch.float64)
     features = cell.input_size or 0
-    x = torch.zeros(features, dtype=torch.float64) if input is None else input.detach().to(torch.float64)
+    x = torch.zeros(features, dtype=torch.float64) if input is None else input.detach().to("cpu", torch.float64)
     if x.shape != (features,):
         raise ValueError(f"The constant input must be ({features},), but is {tuple(x.shape)}.")
     if not torch.isfinite(x).all():

@@ -6,11 +6,12 @@ from dataclasses import replace
 from typing import get_args
 
 import numpy as np
-from torch import Tensor, nn
+from torch import Tensor
 
 from mnemoscope.base.array_types import Inexact
 from mnemoscope.base.validation import check_whole
 from mnemoscope.cells import State
+from mnemoscope.lenses.dynamics import Dynamics
 from mnemoscope.lenses.fisher import routes
 from mnemoscope.lenses.fisher.linearisation import matrix_cell
 from mnemoscope.lenses.fisher.matrix_system import MatrixSystem, Noise
@@ -46,18 +47,20 @@ def fisher_memory(
 
     Args:
         system: a square matrix A or a `Connectivity`; an `Elman` cell or torch.nn.RNN, whose recurrent matrix is used
-            without its nonlinearity; a `Dynamics` (its linearisation at `state`) or one fixed point, `fp[0]`; a
-            `MatrixSystem`, whose state is a matrix, with or without a queue; or a `MatrixRNN` or `QueueMemory`, which
-            is linearised as a `Dynamics` without input. Near its state such a cell is a `MatrixSystem` where possible,
-            with noise in the newest matrix; the error of "published" gives the reason where it is not.
-            With `along`: any `Cell` or torch.nn recurrent module, which is copied and run in float64.
+            without its nonlinearity; a `Dynamics` or any network (its linearisation at `state`) or one fixed point,
+            `fp[0]`; a `MatrixSystem`, whose state is a matrix, with or without a queue; or a `MatrixRNN` or
+            `QueueMemory`, which is linearised as a `Dynamics` without input. Near its state such a cell is a
+            `MatrixSystem` where possible, with noise in the newest matrix; the error of "published" gives the reason
+            where it is not.
+            With `along`: any network, which is copied and run in float64.
         direction: the vector in which signals enter, w (size,). For cells and a `Dynamics` also the number of an input
             feature, which may be omitted if there is only one; for matrix cells also a matrix. A `MatrixSystem` has
             its own. With `along`, a direction in the space of the inputs: the number of a feature or a vector
             (features,). Gradients flow to tensors that are passed, not into cells.
-        along: inputs (time, batch, features) that drive the trajectories, whatever `batch_first` a module has.
-        state: the state (size,) at which a `Dynamics` is linearised, 0 by default for a matrix cell. With `along`, the
-            state in which the trajectories begin, by default the cell's initial state.
+        along: inputs that drive the trajectories, in the layout of the network: (batch, time, features) if it is a
+            torch.nn module with `batch_first`, otherwise (time, batch, features).
+        state: the state (size,) at which a `Dynamics` or a network is linearised, 0 by default for a matrix cell. With
+            `along`, the state in which the trajectories begin, by default the cell's initial state.
         noise: variance of the noise that enters every unit at every step, or its covariance (size, size). The
             covariance may be singular as long as the noise reaches every direction in time; with `along` it must be
             positive definite.
@@ -89,8 +92,8 @@ def fisher_memory(
     """
     if along is not None:
         _check_options_along(horizon, method, observed, terms, route)
-        if not isinstance(system, nn.Module):
-            raise TypeError(f"Along inputs a system is a cell or a torch.nn module, not a {type(system).__name__}.")
+        if not callable(system) or isinstance(system, Dynamics):
+            raise TypeError(f"Along inputs a system is a network, not a {type(system).__name__}.")
         return trajectory_memory(system, along, direction, state=state, noise=noise, lags=lags)
     lags = LAGS if lags is None else lags
     check_whole(1, lags=lags, horizon=1 if horizon is None else horizon)

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float, Inexact
-from mnemoscope.cells import Cell, Elman, adapt
-from mnemoscope.cells.from_torch import TORCH_NETWORKS
+from mnemoscope.cells import Elman, as_cell
+from mnemoscope.connectivity import Connectivity
 from mnemoscope.lenses.dynamics import Dynamics
 from mnemoscope.lenses.fisher.matrix_system import Noise, is_symmetric
 from mnemoscope.lenses.fixed_points.result import FixedPoints
-from mnemoscope.lenses.systems import System, checked_matrix, matrix_of
+from mnemoscope.lenses.systems import System, checked_matrix, linearised_at, matrix_of
 
 Direction = Inexact[Tensor, " ..."] | np.ndarray | int | None
 """A vector in which signals enter, or the number of an input feature; None where there is only one feature."""
@@ -24,6 +24,7 @@ def linear_step(
     system: System, direction: Direction, state: Tensor | None
 ) -> tuple[Float[Tensor, "size size"], Float[Tensor, " size"]]:
     """Return A and w in float64; gradients flow to tensors that are passed."""
+    system = linearised_at(system, state)
     if isinstance(system, Tensor) and system.requires_grad:
         checked_matrix(system)
         A, continuous = system.cpu(), False
@@ -59,9 +60,9 @@ def _vector(system: System, direction: Direction, state: Tensor | None) -> Tenso
         return direction
     if isinstance(system, Dynamics):
         assert state is not None
-        U = system.input_jacobian(state.detach().to(system.dtype).reshape(1, -1))
-    elif isinstance(system, (Cell, *TORCH_NETWORKS)):
-        cell = adapt(system).frozen()
+        U = system.input_jacobian(state.detach().to(system.origin).reshape(1, -1))
+    elif callable(system) and not isinstance(system, Connectivity):
+        cell = as_cell(system).frozen(device=torch.device("cpu"))
         assert isinstance(cell, Elman)  # `matrix_of` accepts no other cell
         assert cell.input_size is not None
         eye = torch.eye(cell.input_size, dtype=cell.initial_state(1).dtype)

@@ -16,11 +16,11 @@ from collections.abc import Iterator
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.linalg import solve_triangular
 
 from mnemoscope.base.array_types import Float, Inexact
-from mnemoscope.cells import State, run_with_cache
+from mnemoscope.cells import Network, State, as_cell, read_inputs, run_with_cache
 from mnemoscope.cells.state import map_state
 from mnemoscope.lenses.dynamics import Dynamics
 from mnemoscope.lenses.fisher.matrix_system import Noise
@@ -33,7 +33,7 @@ WORKSPACE = 2**23
 
 
 def trajectory_memory(
-    network: nn.Module,
+    network: Network,
     xs: Inexact[Tensor, "time batch features"] | np.ndarray,
     direction: Direction,
     *,
@@ -42,10 +42,12 @@ def trajectory_memory(
     lags: int | None,
 ) -> FisherMemory:
     """Compute the Fisher memory at the end of the trajectories that the inputs drive; see `fisher_memory`."""
-    dynamics = Dynamics(network, bounds=None)
+    dynamics = Dynamics(as_cell(network, state), bounds=None)
     xs = torch.as_tensor(xs)
     if xs.dim() != 3 or 0 in xs.shape:
-        raise ValueError(f"along must be inputs (time, batch, features), but has the shape {tuple(xs.shape)}.")
+        order = "batch, time" if dynamics.batch_first else "time, batch"
+        raise ValueError(f"along must be inputs ({order}, features), but has the shape {tuple(xs.shape)}.")
+    xs = read_inputs(xs, batch_first=dynamics.batch_first).xs
     steps = xs.shape[0]
     lags = steps if lags is None else lags
     if not isinstance(lags, int) or not 1 <= lags <= steps:

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.progress import Bar
-from mnemoscope.cells import State
-from mnemoscope.lenses.dynamics import Dynamics
+from mnemoscope.cells import Network, State
+from mnemoscope.lenses.dynamics import Dynamics, as_dynamics
 from mnemoscope.lenses.fixed_points.catalogue import Catalogue
 from mnemoscope.lenses.fixed_points.certificate import Prover
 from mnemoscope.lenses.fixed_points.descent import Descent, Outcome, Tolerances
@@ -31,7 +31,7 @@ SLOW_DISTANCE = 1e-2
 
 
 def find_fixed_points(
-    dynamics: Dynamics,
+    dynamics: Dynamics | Network,
     starts: State | StartStrategy | Literal["adaptive"] = "adaptive",
     *,
     solver: Solver | None = None,
@@ -44,7 +44,7 @@ def find_fixed_points(
     """Find the fixed points of `dynamics` that a solver reaches from `starts` (Sussillo & Barak 2013; Jang, Eq 1-13).
 
     Args:
-        dynamics: the system, at its constant input.
+        dynamics: the network at one constant input, `Dynamics(network, input)`; or the network itself, without input.
         starts: flat states (starts, size), states of the cell, a strategy (`FromTrajectories`, `Box`, `FromOutputs`,
             `Several`, `Adaptive`), or "adaptive".
         solver: by default `Newton()` for states of up to 512 numbers; `ChordNewton()`, which factorises in float32 and
@@ -65,11 +65,7 @@ def find_fixed_points(
     (1, ['stable'], ['spiral'], 9.5)
 
     """
-    if not isinstance(dynamics, Dynamics):
-        raise TypeError(
-            f"find_fixed_points takes a Dynamics, the network at one constant input: Dynamics(network, input), but got "
-            f"a {type(dynamics).__name__}."
-        )
+    dynamics = as_dynamics(dynamics, starts)
     if not 0 <= merge_distance < float("inf"):
         raise ValueError(f"merge_distance must be 0 or positive, but is {merge_distance}.")
     tolerances = Tolerances.for_dtype(dynamics.dtype) if tolerances is None else tolerances
@@ -178,4 +174,5 @@ def _slow_points(dynamics: Dynamics, states: Tensor, q: Tensor) -> tuple[FixedPo
 
 def _points(dynamics: Dynamics, states: Tensor, q: Tensor, **properties: Any) -> FixedPoints:
     main = {"states": states.cpu(), "q": q.cpu() * dynamics.rate**2, "jacobians": dynamics.jacobian(states).cpu()}
-    return FixedPoints(**main, continuous=dynamics.continuous, rate=dynamics.rate, **properties)
+    facts = {"continuous": dynamics.continuous, "rate": dynamics.rate, "batch_first": dynamics.batch_first}
+    return FixedPoints(**main, **facts, **properties)

@@ -147,6 +147,8 @@ class FixedPoints(Result):
     """Reason why an adaptive search ended."""
     certificate: Certificate | None = None
     """The proof that the set is complete within its box, if one was asked for."""
+    batch_first: bool = False
+    """Whether trajectories that are passed to `figure` are (batch, time, size), as the network's own are."""
 
     def __len__(self) -> int:
         return self.states.shape[0]
@@ -162,7 +164,8 @@ class FixedPoints(Result):
         main = (self.states[which], self.q[which], self.jacobians[which], self.reached[which])
         regular = None if self.regular is None else self.regular[which]
         signs = None if self.signs is None else self.signs[which]
-        return FixedPoints(*main, self.continuous, False, self.rate, regular, signs)  # no claim of completeness
+        facts = {"rate": self.rate, "regular": regular, "signs": signs, "batch_first": self.batch_first}
+        return FixedPoints(*main, self.continuous, False, **facts)  # no claim of completeness
 
     def __iter__(self) -> Iterator[FixedPoints]:
         return (self[point] for point in range(len(self)))
@@ -316,7 +319,15 @@ class FixedPoints(Result):
         return " ".join(_sentences(self))
 
     def figure(self, trajectories: Float[Tensor, "time batch size"] | None = None) -> Figure:
-        """Draw the state space in principal components next to the eigenvalues (needs the `report` extra)."""
+        """Draw the state space in principal components next to the eigenvalues (needs the `report` extra).
+
+        Args:
+            trajectories: flat states in the layout of the network: (batch, time, size) if it is a torch.nn module with
+                `batch_first`, otherwise (time, batch, size). `run_with_cache(network, inputs)[1].flat()` returns them.
+
+        """
+        if trajectories is not None and self.batch_first and trajectories.dim() == 3:
+            trajectories = trajectories.transpose(0, 1)
         return super().figure(trajectories)
 
 

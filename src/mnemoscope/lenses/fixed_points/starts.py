@@ -9,10 +9,11 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 import torch
 from torch import Generator, Tensor
+from torch.nn.utils.rnn import PackedSequence
 
 from mnemoscope.base.array_types import Float
 from mnemoscope.base.validation import check_whole
-from mnemoscope.cells import EchoState, State, run_with_cache
+from mnemoscope.cells import EchoState, Lengths, State, read_inputs, run_with_cache
 from mnemoscope.cells.reservoirs import Reservoirs
 from mnemoscope.cells.state import leaves
 from mnemoscope.lenses.dynamics import Dynamics
@@ -49,18 +50,24 @@ class FromTrajectories:
     """States that the network visits: drawn at random from its run over `inputs`.
 
     Args:
-        inputs: (time, batch, features), for example a batch of the task.
+        inputs: for example a batch of the task, in the layout of the network: (batch, time, features) if it is a
+            torch.nn module with `batch_first`, otherwise (time, batch, features); or a `PackedSequence`.
         number: number of starts.
         noise: standard deviation of the Gaussian noise added to each start.
         rest: steps at the constant input before the search begins. Fast modes decay and slow ones stay, which saves the
             solver most of its work in a large network.
+        mask: the shape of the inputs without their features, False where a sequence has no input: states there are not
+            drawn.
+        lengths: number of steps of each sequence, instead of a mask.
 
     """
 
-    inputs: Tensor
+    inputs: Tensor | PackedSequence
     number: int = 1024
     noise: float = 0.0
     rest: int = 0
+    mask: Tensor | None = None
+    lengths: Lengths | None = None
 
     def __post_init__(self) -> None:
         check_whole(1, number=self.number)
@@ -69,9 +76,10 @@ class FromTrajectories:
     def draw(self, dynamics: Dynamics, generator: Generator) -> Float[Tensor, "starts size"]:
         if dynamics.continuous:
             raise ValueError("A flow has no trajectory over a sequence of inputs; pass its states, or use Box.")
-        inputs = self.inputs.to(dynamics.input)
+        given = read_inputs(self.inputs, batch_first=dynamics.batch_first, mask=self.mask, lengths=self.lengths)
         with torch.no_grad():
-            states = run_with_cache(dynamics.cell, inputs)[1].flat().flatten(0, 1)
+            states = run_with_cache(dynamics.cell, given.xs.to(dynamics.input), mask=given.mask)[1].flat()
+        states = states.flatten(0, 1) if given.mask is None else states[given.mask.to(states.device)]
         rows = torch.randint(0, states.shape[0], (self.number,), generator=generator)
         if self.number <= states.shape[0]:
             rows = torch.randperm(states.shape[0], generator=generator)[: self.number]

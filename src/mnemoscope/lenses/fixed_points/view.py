@@ -54,8 +54,9 @@ def project_state_space(
     size = fp.states.shape[1]
     if trajectories is not None and (trajectories.dim() != 3 or trajectories.shape[2] != size):
         raise ValueError(
-            f"The trajectories must have shape (time, batch, {size}), as the fixed points have {size} coordinates, "
-            f"but have {tuple(trajectories.shape)}."
+            f"The trajectories must have shape (time, batch, {size}), as the fixed points have {size} coordinates, but "
+            f"have {tuple(trajectories.shape)}. run_with_cache(network, inputs)[1].flat() returns whole states; the "
+            f"output of an LSTM or of several layers is a part of them."
         )
     if trajectories is not None and trajectories.numel() == 0:
         trajectories = None

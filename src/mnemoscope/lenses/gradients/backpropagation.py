@@ -9,6 +9,7 @@ from torch import Tensor
 
 from mnemoscope.base.array_types import Float
 from mnemoscope.cells import Cell, State
+from mnemoscope.cells.sequence import without_masked
 from mnemoscope.cells.state import leaves, map_state, named_leaves
 from mnemoscope.cells.unrolled import hold_masked
 from mnemoscope.memory.attention import Attentive
@@ -23,7 +24,7 @@ def norms_over_time(
     """Return `|dL / dh_t|` of the whole state, or of the inner cell's output if the cell attends to its past."""
     if not isinstance(cell, Attentive):
         return _squared_norms(cell, xs, loss, state, mask).sum(0).sqrt()
-    xs = _without_masked_inputs(xs, mask)
+    xs = without_masked(xs, mask)
     with torch.enable_grad():
         norms = _attentive_norms(cell, xs, loss, state, mask)
     return norms if mask is None else norms.masked_fill(~mask, torch.nan)
@@ -45,7 +46,7 @@ def _squared_norms(
     cell: Cell, xs: Tensor, loss: Loss, state: State, mask: Tensor | None
 ) -> Float[Tensor, "tensors time batch"]:
     """Return `|dL / ds_t|^2` of every tensor s of the state; NaN where a sequence has no step."""
-    us, step = cell.prepare(_without_masked_inputs(xs, mask))
+    us, step = cell.prepare(without_masked(xs, mask))
     outputs, probes = [], []
     for t, u in enumerate(us.detach().unbind()):
         new = step(u, state)
@@ -70,16 +71,3 @@ def _attentive_norms(
     outputs = cell.scan_outputs(xs, state, mask=mask, perturbations=perturbations)
     (gradients,) = torch.autograd.grad(loss(outputs), perturbations, materialize_grads=True)
     return gradients.norm(dim=-1)
-
-
-def _without_masked_inputs(xs: Tensor, mask: Tensor | None) -> Tensor:
-    """Set masked inputs to 0, as `scan` does, so that NaN there does not reach the gradients."""
-    if mask is None:
-        return xs
-    expected = tuple(xs.shape[:2])
-    if tuple(mask.shape) != expected or mask.dtype != torch.bool:
-        raise ValueError(
-            f"mask must be of bool and of shape (time, batch) = {expected}, but is {mask.dtype} of shape "
-            f"{tuple(mask.shape)}."
-        )
-    return xs.masked_fill(~mask.view(*mask.shape, *(1,) * (xs.dim() - 2)), 0)

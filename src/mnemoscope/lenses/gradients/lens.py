@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Callable
+from typing import Any, Literal
 
 from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence
 
 from mnemoscope.base.array_types import Inexact
-from mnemoscope.cells import Cell, State
-from mnemoscope.lenses.gradients.backpropagation import Loss, norms_by_part, norms_over_time
+from mnemoscope.cells import Lengths, Network, State, as_cell, read_inputs
+from mnemoscope.cells.sequence import start_state
+from mnemoscope.lenses.gradients.backpropagation import norms_by_part, norms_over_time
 from mnemoscope.lenses.gradients.result import GradientNorms
 
 
 def gradient_norms(
-    cell: Cell,
-    xs: Inexact[Tensor, "time batch ..."],
-    loss: Loss,
+    network: Network,
+    xs: Inexact[Tensor, "time batch ..."] | PackedSequence,
+    loss: Callable[[Any], Tensor],
     *,
     by: Literal["time", "part"] = "time",
     name: str = "",
     state: State | None = None,
     mask: Tensor | None = None,
+    lengths: Lengths | None = None,
 ) -> GradientNorms:
     """Measure `|dL / dh_t|` at every step: how much of a loss reaches back to time t, over all paths.
 
@@ -30,15 +34,18 @@ def gradient_norms(
     the gradients it learns by.
 
     Args:
-        cell: the recurrent cell.
-        xs: inputs (time, batch, ...).
-        loss: a function from the outputs (time, batch, features) to one number.
+        network: a cell, a recurrent module of torch.nn, or what `adapt` returns for a network of your own.
+        xs: inputs (time, batch, ...), or (batch, time, ...) if the network is a torch.nn module with `batch_first`; or
+            a `PackedSequence`.
+        loss: a function from the outputs, as `scan` returns them for these inputs, to one number.
         by: "time" measures the state as a whole. "part" returns one curve for each part of the state, and so shows
             which path gradients take. The squares of all parts add up to the square of the whole, unless the cell
             attends to its past.
         name: label of the curve, such as "before training"; with `by="part"` the parts label their curves.
         state: the state to start from; the cell's initial state by default.
-        mask: (time, batch), False where a sequence has no input. Its state is held there, and the norm is NaN.
+        mask: the shape of the inputs without their features, False where a sequence has no input. Its state is held
+            there, and the norm is NaN.
+        lengths: number of steps of each sequence, instead of a mask.
 
     A rotation passes gradients on unchanged:
 
@@ -71,8 +78,14 @@ def gradient_norms(
         raise ValueError(f'by must be "time" or "part", but is {by!r}.')
     if by == "part" and name:
         raise ValueError(f'With by="part" the parts of the state label their curves: omit name={name!r}.')
-    state = cell.initial_state(xs.shape[1]) if state is None else state
+    cell = as_cell(network, state)
+    given = read_inputs(xs, batch_first=cell.batch_first, mask=mask, lengths=lengths)
+    state = start_state(cell, given.xs, state)
+
+    def loss_in_layout(outputs: Tensor) -> Tensor:
+        return loss(given.as_given(outputs))
+
     if by == "part":
-        return GradientNorms(*norms_by_part(cell, xs, loss, state, mask))
-    norms = norms_over_time(cell, xs, loss, state, mask)
+        return GradientNorms(*norms_by_part(cell, given.xs, loss_in_layout, state, given.mask))
+    norms = norms_over_time(cell, given.xs, loss_in_layout, state, given.mask)
     return GradientNorms(norms.detach().double().cpu().unsqueeze(0), (name,))

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence
 
 from mnemoscope.base.validation import check_whole
-from mnemoscope.cells import State
+from mnemoscope.cells import Lengths, Network, State, read_inputs
 from mnemoscope.lenses.attractors.composition import as_map
-from mnemoscope.lenses.dynamics import Dynamics
+from mnemoscope.lenses.dynamics import Dynamics, as_dynamics
 from mnemoscope.lenses.fixed_points.result import FixedPoints
 from mnemoscope.lenses.fixed_points.starts import FromTrajectories, StartStrategy, as_starts, seeded_generator
 from mnemoscope.lenses.slow_manifold.curve import fit_curve
@@ -45,8 +46,8 @@ NOISE_STARTS = 100
 
 
 def find_slow_manifold(
-    dynamics: Dynamics,
-    inputs: Tensor | None = None,
+    dynamics: Dynamics | Network,
+    inputs: Tensor | PackedSequence | None = None,
     starts: State | StartStrategy | None = None,
     *,
     speed: float | None = None,
@@ -57,6 +58,8 @@ def find_slow_manifold(
     fixed_points: FixedPoints | None = None,
     dt: float | None = None,
     seed: int = 0,
+    mask: Tensor | None = None,
+    lengths: Lengths | None = None,
 ) -> SlowManifold:
     """Find the set of states on which a network holds a value: a line, ring, plane, sphere or torus of slow states.
 
@@ -66,8 +69,10 @@ def find_slow_manifold(
     their spread, and form a connected set instead of isolated points.
 
     Args:
-        dynamics: the network at one constant input, usually that of the delay; a flow is integrated in steps of `dt`.
-        inputs: a batch (time, batch, features) of the task; the search starts from 300 states that the network visits.
+        dynamics: the network at one constant input, usually that of the delay, or the network itself, without input; a
+            flow is integrated in steps of `dt`.
+        inputs: a batch (time, batch, features) of the task, or (batch, time, features) if the network is a torch.nn
+            module with `batch_first`; the search starts from 300 states that the network visits.
         starts: the states to start from instead, flat or in the form of the cell, or a strategy. States that the
             network visits are best: from random states it may settle elsewhere.
         speed: largest length of a step at which a state counts as slow. Each start is kept at the first of its states
@@ -83,6 +88,8 @@ def find_slow_manifold(
         fixed_points: known fixed points; by default they are searched from the settled states.
         dt: length of a time step of a flow.
         seed: seed of the choice of starts, of subsamples and of the noise.
+        mask: the shape of the inputs without their features, False where a sequence has no input.
+        lengths: number of steps of each sequence, instead of a mask.
 
     Each state of this map moves towards the unit circle, and creeps along it to one of two places:
 
@@ -97,6 +104,7 @@ def find_slow_manifold(
     ('ring', 1, [False, False, True, True])
 
     """
+    dynamics = as_dynamics(dynamics, starts)
     system = as_map(dynamics, dt)
     if steps is not None:
         check_whole(2, steps=steps)
@@ -106,7 +114,8 @@ def find_slow_manifold(
         if value is not None and not (isinstance(value, int | float) and 0 < value < float("inf")):
             raise ValueError(f"{name} must be a positive number, but is {value!r}.")
     generator = seeded_generator(seed)
-    found = keep_slow_states(system, _starts(dynamics, inputs, starts, generator), speed, steps)
+    given = as_starts(dynamics, _starts(dynamics, inputs, starts, mask, lengths), generator)
+    found = keep_slow_states(system, given, speed, steps)
     view, settling = found.view, found.settling
     states = found.states[found.slow.to(found.states.device)]
     result = _nothing(found, _shown(view, states), speed is None, tolerance, dt)
@@ -149,18 +158,26 @@ def find_slow_manifold(
     return described
 
 
-def _starts(dynamics: Dynamics, inputs: Tensor | None, starts: Any, generator: torch.Generator) -> Tensor:
+def _starts(
+    dynamics: Dynamics,
+    inputs: Tensor | PackedSequence | None,
+    starts: State | StartStrategy | None,
+    mask: Tensor | None,
+    lengths: Lengths | None,
+) -> State | StartStrategy:
+    """Return the given starts, or a strategy that draws them from the states that the inputs lead to."""
     if (inputs is None) == (starts is None):
         raise ValueError(
             "Pass either inputs=..., a batch (time, batch, features) of the task, or starts=..., states from which to "
             "settle: a memory is found among states that the network visits."
         )
     if inputs is None:
-        return as_starts(dynamics, starts, generator)
-    if inputs.dim() != 3:
-        raise ValueError(f"inputs must have shape (time, batch, features), but have {tuple(inputs.shape)}.")
-    number = min(STARTS, inputs.shape[0] * inputs.shape[1])
-    return as_starts(dynamics, FromTrajectories(inputs, number), generator)
+        return starts
+    given = read_inputs(inputs, batch_first=dynamics.batch_first, mask=mask, lengths=lengths)
+    if given.xs.dim() != 3:
+        raise ValueError(f"inputs must have shape (time, batch, features), but have {tuple(given.xs.shape)}.")
+    visited = given.xs.shape[0] * given.xs.shape[1] if given.mask is None else int(given.mask.sum())
+    return FromTrajectories(inputs, min(STARTS, visited), mask=mask, lengths=lengths)
 
 
 def _shapes(found: Kept, shown: Tensor, group: np.ndarray, seed: int) -> list[Shape]:

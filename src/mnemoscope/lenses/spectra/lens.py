@@ -16,8 +16,9 @@ def spectrum(system: System, state: Float[Tensor, " ..."] | None = None) -> Spec
 
     Args:
         system: a square matrix, real or complex; a `Connectivity`; an `Elman` cell or torch.nn.RNN of one layer (its
-            recurrent matrix V); a `Dynamics` (its Jacobian at `state`); or one fixed point, `fp[0]` (its Jacobian).
-        state: the state (size,) at which a `Dynamics` is linearised.
+            recurrent matrix V); a `Dynamics` or any network (its Jacobian at `state`); or one fixed point, `fp[0]` (its
+            Jacobian).
+        state: the state (size,) at which a `Dynamics` or a network without input is linearised.
 
     >>> import mnemoscope as ms
     >>> ms.spectrum(torch.nn.RNN(2, 5)).eigenvalues.shape

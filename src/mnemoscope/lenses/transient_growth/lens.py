@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from mnemoscope.base.array_types import Inexact
+from mnemoscope.cells import as_cell
 from mnemoscope.connectivity import Connectivity
 from mnemoscope.lenses.dynamics import Dynamics
 from mnemoscope.lenses.fixed_points.result import FixedPoints
@@ -31,7 +33,7 @@ def transients(
     """Run an ensemble of states from a sphere, and record its norms and spreads.
 
     Args:
-        system: a square matrix or a `Connectivity`, applied repeatedly; a cell, a torch.nn network or a `Dynamics`,
+        system: a square matrix or a `Connectivity`, applied repeatedly; any network or a `Dynamics`,
             with its nonlinear step at its constant input; or one fixed point, `fp[0]`, for the linearisation there.
         steps: number of steps.
         starts: "sphere" for directions uniform on the sphere; "inputs" for random directions in which the input of a
@@ -46,7 +48,7 @@ def transients(
         raise ValueError(f"At least 1 step and 1 start are needed, but steps is {steps} and number is {number}.")
     if not 0 < radius < float("inf"):
         raise ValueError(f"The radius must be positive and finite, but is {radius}.")
-    step, size, dtype, dynamics = _step(system)
+    step, size, dtype, dynamics = _step(system, starts)
     generator = torch.Generator().manual_seed(seed)
     middle = torch.zeros(size, dtype=dtype) if centre is None else _as_states(centre, "centre", dtype)
     if middle.shape != (size,) or not torch.isfinite(middle).all():
@@ -80,10 +82,11 @@ def _run(step: Step, states: Tensor, centre: Tensor, steps: int) -> Transients:
     return Transients(torch.stack(norms), torch.stack(spreads))
 
 
-def _step(system: System) -> tuple[Step, int, torch.dtype, Dynamics | None]:
+def _step(system: System, starts: Any) -> tuple[Step, int, torch.dtype, Dynamics | None]:
     """Return the step of a system, the size and dtype of its states, and its `Dynamics` or None."""
-    if isinstance(system, nn.Module) and not isinstance(system, Connectivity):
-        system = Dynamics(system)
+    if callable(system) and not isinstance(system, Connectivity | Dynamics):
+        states = starts if isinstance(starts, Tensor) else None
+        system = Dynamics(as_cell(system, states), device="cpu")
     if isinstance(system, Dynamics):
         if system.continuous:
             raise ValueError("A flow takes no steps: pass a map, or the matrix exp(dt A) of its linearisation.")

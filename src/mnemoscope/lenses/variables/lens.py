@@ -50,7 +50,9 @@ def find_variables(
     Args:
         network: a mnemoscope `Model`, or any network that `adapt` takes (torch.nn.RNN, GRU, LSTM, a cell), with
         readout: its readout of the state: an nn.Linear, a matrix (outputs, features), or a function of the output.
-        inputs: sequences for the tests; by default N random vectors of bits, then zeros.
+        inputs: sequences for the tests, in the layout of the network, as `variables`: (batch, time, ...) if it is a
+            torch.nn module with `batch_first`; by default N random vectors of bits, then zeros. All trials have the
+            same length.
         variables: x(t) that the network should hold, such as a task's targets; by default the inputs, and then F of the
             last N variables.
         number: N, if it is known; estimated by default. The published method needs it.
@@ -73,6 +75,8 @@ def find_variables(
     """
     _check_options(method, around, number, lasting, inputs is not None, variables is not None)
     linear = linearise(network, readout, rest)
+    if linear.dynamics.batch_first:
+        inputs, variables = (given if given is None else given.transpose(0, 1) for given in (inputs, variables))
     if inputs is not None:
         inputs = check_inputs(linear, inputs)
         linear = fit_to_states(linear, inputs) if around == "states" else linear

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from mnemoscope.base.array_types import Float
-from mnemoscope.cells import Cell, Elman, Model, adapt
+from mnemoscope.cells import Cell, Elman, Model, as_cell
 from mnemoscope.lenses.dynamics import Dynamics
 from mnemoscope.lenses.fixed_points.lens import find_fixed_points
 
-Readout = nn.Module | Float[Tensor, "outputs features"] | Callable[[Tensor], Tensor]
+Readout = nn.Module | Float[Tensor, "outputs read"] | Callable[[Tensor], Tensor]
 
 FIT_TOLERANCE = 1e-6
 """Singular values of the states below this share of the largest are ignored in the fit of A."""
@@ -92,7 +92,7 @@ def linearise(
     By default `rest` is the fixed point nearest to the initial state.
     """
     cell, readout = _cell_and_readout(network, readout)
-    dynamics = Dynamics(cell)
+    dynamics = Dynamics(cell, device="cpu")
     size = dynamics.layout.size
     rest = _nearest_fixed_point(dynamics) if rest is None else _check_fixed_point(dynamics, rest)
     A = dynamics.jacobian(rest[None])[0]
@@ -164,7 +164,7 @@ def _cell_and_readout(network: Any, readout: Readout | None) -> tuple[Cell, Read
             "The readout determines which direction belongs to which variable: pass readout=..., an nn.Linear or a "
             "matrix (outputs, features), or a mnemoscope Model."
         )
-    return adapt(network), readout
+    return as_cell(network), readout
 
 
 class _EncodedCell(Cell):
@@ -173,6 +173,7 @@ class _EncodedCell(Cell):
     def __init__(self, model: Model) -> None:
         super().__init__()
         self.encode, self.cell, self.readout = model.encode, model.cell, model.readout
+        self.batch_first = model.cell.batch_first
         weight = next(iter(model.encode.parameters()), None)
         self.input_size = model.cell.input_size if weight is None else weight.shape[-1]
 

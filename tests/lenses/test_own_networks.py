@@ -1,0 +1,172 @@
+"""Every lens takes a torch.nn module, a cell or a function alike, in the layout of the network."""
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.utils.rnn import pack_padded_sequence
+
+import mnemoscope as ms
+from mnemoscope.lenses.fixed_points import FromTrajectories
+from mnemoscope.lenses.fixed_points.view import project_state_space
+
+ROUNDING = 1e-12
+NETWORKS = {
+    "torch.nn": lambda: torch.nn.GRU(2, 3),
+    "batch first": lambda: torch.nn.GRU(2, 3, batch_first=True),
+    "cell": lambda: ms.networks.gru(2, 3),
+    "function": lambda: lambda x, h: torch.tanh(0.5 * h + x.sum(-1, keepdim=True)),
+}
+STARTS = torch.linspace(-0.5, 0.5, 12).reshape(4, 3).double()
+LENSES = {
+    "fixed points": lambda network: ms.find_fixed_points(network, STARTS).states,
+    "cycles": lambda network: ms.find_cycles(network, 1, STARTS).states,
+    "attractors": lambda network: ms.find_attractors(network, STARTS, transient=50, steps=50, max_period=4).states,
+    "lyapunov": lambda network: ms.lyapunov_spectrum(network, 1, 40, 10, STARTS).mean,
+    "slow manifold": lambda network: ms.find_slow_manifold(network, starts=STARTS, steps=4).states,
+    "transients": lambda network: ms.transients(network, 3, STARTS).norms,
+    "spectrum": lambda network: ms.spectrum(network, torch.zeros(3)).eigenvalues,
+    "fisher memory": lambda network: ms.fisher_memory(network, torch.ones(3), state=torch.zeros(3), lags=2).curve,
+    "capacity": lambda network: ms.memory_capacity(network, torch.ones(3), state=torch.zeros(3), lags=2).curve,
+}
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("lens", LENSES)
+def test_lenses_take_any_network_as_they_take_its_dynamics(lens, network):
+    network = NETWORKS[network]()
+    adapted = ms.Dynamics(ms.adapt(network, state_size=3) if not isinstance(network, torch.nn.Module) else network)
+    torch.testing.assert_close(LENSES[lens](network), LENSES[lens](adapted), rtol=0, atol=ROUNDING)
+
+
+@pytest.mark.parametrize("lens", [ms.find_fixed_points, ms.find_attractors, ms.spectrum, ms.transients])
+def test_lenses_name_the_remedy_for_what_they_cannot_take(lens):
+    with pytest.raises(TypeError, match=r"pass the cell itself, network\.cell \(GRU\)"):
+        lens(ms.Model(ms.networks.gru(2, 3), 1))
+    with pytest.raises(ValueError, match=r"ms\.adapt\(network, state=\.\.\.\)"):
+        lens(lambda x, h: h)
+
+
+def pair():
+    """Return a network that is time first and one with the same weights that is batch first."""
+    one, other = torch.nn.RNN(2, 3), torch.nn.RNN(2, 3, batch_first=True)
+    other.load_state_dict(one.state_dict())
+    return one.double(), other.double()
+
+
+def planted_model(network):
+    """Return a model of a network with a readout that is always the same."""
+    torch.manual_seed(0)
+    return ms.Model(network, 2).double()
+
+
+XS = torch.randn(8, 5, 2, generator=torch.Generator().manual_seed(0)).double()
+LENGTHS = [8, 2, 5, 8, 3]
+READOUT = torch.eye(3)[:2]
+WITH_INPUTS = {
+    "gradients": lambda network, xs: ms.gradient_norms(network, xs, lambda outputs: outputs.square().sum()).norms,
+    "gradients of lengths": lambda network, xs: (
+        ms.gradient_norms(network, xs, lambda outputs: outputs.square().sum(), lengths=LENGTHS).norms
+    ),
+    "gradients by part": lambda network, xs: (
+        ms.gradient_norms(network, xs, lambda outputs: outputs.square().sum(), by="part").norms
+    ),
+    "starts": lambda network, xs: FromTrajectories(xs, 40).draw(ms.Dynamics(network), torch.Generator()),
+    "fixed points": lambda network, xs: ms.find_fixed_points(network, FromTrajectories(xs, 4)).states,
+    "fisher memory": lambda network, xs: ms.fisher_memory(network, 0, along=xs, lags=3).curve,
+    "lyapunov": lambda network, xs: (
+        ms.lyapunov_spectrum(
+            network,
+            1,
+            40,
+            0,
+            STARTS[[0] * 5],
+            inputs=xs.repeat(*((1, 5, 1) if isinstance(network, torch.nn.RNN) and network.batch_first else (5, 1, 1))),
+        ).mean
+    ),
+    "behaviour": lambda network, xs: (
+        ms.record_behaviour(network, xs, xs, readout=lambda outputs: outputs[..., :2]).outputs
+    ),
+    "behaviour of a model": lambda network, xs: ms.record_behaviour(planted_model(network), xs, xs).outputs,
+    "energy": lambda network, xs: ms.energy_descent(network, ms.run_with_cache(network, xs)[1].flat()).energy,
+    "variables": lambda network, xs: ms.find_variables(
+        network, READOUT, inputs=torch.cat([xs, torch.zeros_like(xs)], int(network.batch_first)), around="states"
+    ).modes.eigenvalues.abs(),
+}
+
+
+@pytest.mark.parametrize("lens", WITH_INPUTS)
+def test_inputs_are_in_the_layout_of_the_network(lens):
+    time_first, batch_first = pair()
+    expected = WITH_INPUTS[lens](time_first, XS)
+    found = WITH_INPUTS[lens](batch_first, XS.transpose(0, 1))
+    torch.testing.assert_close(found, expected, rtol=0, atol=ROUNDING, equal_nan=True)
+
+
+def test_the_loss_of_the_gradient_lens_sees_outputs_in_the_layout_of_the_network():
+    network, shapes = pair()[1], []
+    ms.gradient_norms(network, XS.transpose(0, 1), lambda outputs: shapes.append(outputs.shape) or outputs[:, -1].sum())
+    assert shapes == [(5, 8, 3)]
+
+
+def test_the_gradient_lens_takes_packed_sequences():
+    network = pair()[0]
+    packed = pack_padded_sequence(XS, LENGTHS, enforce_sorted=False)
+    found = ms.gradient_norms(network, packed, lambda outputs: outputs.data.square().sum()).norms
+    alone = ms.gradient_norms(network, XS[:2, 1:2], lambda outputs: outputs.square().sum()).norms
+    torch.testing.assert_close(found[:, :2, 1:2], alone, rtol=0, atol=ROUNDING)
+    assert found[:, 2:, 1].isnan().all()
+
+
+def test_figures_draw_whole_trials_of_batch_first_networks(monkeypatch):
+    drawn = []
+    monkeypatch.setattr(
+        "mnemoscope.lenses.fixed_points.figure.project_state_space",
+        lambda fp, trajectories: drawn.append(project_state_space(fp, trajectories)) or drawn[-1],
+    )
+    for network, xs in zip(pair(), (XS, XS.transpose(0, 1)), strict=True):
+        fp = ms.find_fixed_points(network)
+        assert fp[0].batch_first == fp.batch_first == network.batch_first
+        fp.figure(ms.run_with_cache(network, xs)[1].flat().detach())
+    assert drawn[1].paths.shape[:2] == (5, 8)
+    np.testing.assert_allclose(drawn[1].paths, drawn[0].paths, rtol=0, atol=1e-9)
+
+
+def test_figures_explain_that_an_output_is_a_part_of_the_state():
+    network = torch.nn.LSTM(2, 3)
+    fp = ms.find_fixed_points(network, torch.zeros(1, 6))
+    with pytest.raises(ValueError, match=r"run_with_cache\(network, inputs\)\[1\]\.flat\(\)"):
+        fp.figure(network(XS.float())[0].detach())
+
+
+@pytest.mark.parametrize("options", [{"lengths": LENGTHS}, {"mask": torch.arange(8)[:, None] < torch.tensor(LENGTHS)}])
+def test_starts_come_from_states_before_the_end_of_a_sequence(options):
+    network = pair()[0]
+    dynamics = ms.Dynamics(network)
+    padded = XS.clone()
+    padded[2:, 1] = torch.nan
+    drawn = FromTrajectories(padded, sum(LENGTHS), **options).draw(dynamics, torch.Generator())
+    states = ms.run_with_cache(network, XS)[1].flat().detach()
+    visited = torch.cat([states[:length, row] for row, length in enumerate(LENGTHS)])
+    apart = torch.cdist(drawn, visited, compute_mode="donot_use_mm_for_euclid_dist")
+    assert apart.min(1).values.max() < ROUNDING  # every start is such a state
+    assert apart.min(0).values.max() < ROUNDING  # and every such state is a start
+
+
+def test_the_slow_manifold_lens_takes_lengths():
+    network = pair()[0]
+    found = ms.find_slow_manifold(network, XS, steps=4, lengths=LENGTHS)
+    assert len(found.kept) == sum(LENGTHS)
+
+
+def test_attention_is_recorded_from_sequences_of_unequal_length():
+    cell = ms.networks.memrnn(2, 4).double()
+    by_mask = ms.record_attention(cell, XS, torch.arange(8)[:, None] < torch.tensor(LENGTHS))
+    by_length = ms.record_attention(cell, XS, lengths=LENGTHS)
+    assert torch.equal(by_length.weights, by_mask.weights)
+    assert torch.equal(by_length.taken, by_mask.taken)
+
+
+def test_capacity_is_measured_whatever_the_layout():
+    one, other = pair()
+    curves = [ms.measure_memory_capacity(network, delays=3, steps=200).curve for network in (one, other)]
+    torch.testing.assert_close(*curves, rtol=0, atol=ROUNDING)
