@@ -395,7 +395,7 @@ def test_the_demo_trains_and_finds_fixed_points(tmp_path, capsys):
 
 
 def test_the_demo_needs_its_extras_before_it_trains(tmp_path, monkeypatch, capsys):
-    monkeypatch.setitem(sys.modules, "plotly.offline", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     assert main(["demo", "--root", str(tmp_path)]) == 2
     assert "pip install 'mnemoscope[report]'" in capsys.readouterr().err
     assert not any(tmp_path.iterdir())

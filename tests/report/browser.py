@@ -14,7 +14,6 @@ FLAGS = [
     *("--disable-background-networking", "--disable-component-update", "--disable-sync", "--hide-scrollbars"),
     *("--enable-logging=stderr", "--v=0", "--virtual-time-budget=20000", "--window-size=1200,1600"),
 ]
-WEBGL = ["--use-angle=swiftshader", "--enable-unsafe-swiftshader"]
 
 # Inserted into a copy of the page before anything else runs: records all errors.
 WATCH = """<script>
@@ -54,7 +53,7 @@ AROUND = """<!DOCTYPE html><body><script>addEventListener("message", (event) => 
 });</script><iframe src="page.html" style="width: WIDTHpx; height: 1500px; border: 0"></iframe>"""
 
 
-def visit(page, folder, script="", flags=WEBGL, width=None):
+def visit(page, folder, script="", flags=(), width=None):
     """Open a copy of the page, run `script`, which fills in `answer`, and return the answer."""
     html = render_page(page)
     html = html.replace("<head>", "<head>" + WATCH, 1).replace("</body>", ASK.replace("%s", script) + "</body>")

@@ -3,7 +3,7 @@
 A lens adds a `Section`; it does not need a template:
 
     html = render_template("mine.html", rows=rows)           # or any other markup
-    html = plot_markup("mine", spec, alt="What it shows.")   # a plotly figure as plain data
+    html = plot_markup("mine", spec, alt="What it shows.")   # a figure as plain data
     Section("My lens", "The finding in one sentence.", html)
 """
 
@@ -13,7 +13,6 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from mnemoscope.base.lazy_imports import import_report_extra
 from mnemoscope.base.version import __version__
 from mnemoscope.drawing.palette import PALETTE
 from mnemoscope.report.markup import escaped_already, read_resource, render_template
@@ -38,7 +37,7 @@ def render_document(title: str, summary: str, sections: Sequence[Section], lense
     Args:
         title: plain text.
         summary: markup for the head of the page.
-        sections: the rest of the page. The plotly script is embedded once if any section holds a plot.
+        sections: the rest of the page. The script of plots is embedded if any section holds one.
         lenses: names of the lenses that the page shows; `lenses_shown` reads them back.
 
     """
@@ -54,7 +53,7 @@ def render_document(title: str, summary: str, sections: Sequence[Section], lense
         palette=PALETTE,
         style=escaped_already(read_resource("page.css")),
         script=escaped_already(read_resource("page.js")),
-        plotly=escaped_already(import_report_extra("plotly.offline").get_plotlyjs()) if has_plots else None,
+        plots=escaped_already(read_resource("plots.js")) if has_plots else None,
         version=__version__,
         lenses=(LENSES_META, " ".join(lenses)),
     )

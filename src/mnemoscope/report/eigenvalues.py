@@ -28,7 +28,7 @@ def eigenvalue_section(fp: FixedPoints) -> Section:
 
 
 def spec(fp: FixedPoints) -> dict[str, Any]:
-    """Return the plotly figure as plain data."""
+    """Return the figure as plain data."""
     values = drawn_eigenvalues(fp)
     data = [] if fp.continuous else [_circle()]
     for group in groups(fp):
@@ -47,7 +47,7 @@ def spec(fp: FixedPoints) -> dict[str, Any]:
     plane = layout(("Re λ", "Im λ"), equal_scales=not fp.continuous)
     if fp.continuous:
         line = {"color": "var(--muted)", "width": 1.5}
-        plane["shapes"] = [{"type": "line", "x0": 0, "x1": 0, "yref": "paper", "y0": 0, "y1": 1, "line": line}]
+        plane["shapes"] = [{"x0": 0, "line": line}]
     return {"data": data, "layout": plane}
 
 

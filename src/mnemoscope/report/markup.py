@@ -33,7 +33,7 @@ def render_template(template: str, **values: Any) -> str:
 def plot_markup(
     name: str, spec: Mapping[str, Any], *, alt: str, legend: Iterable[LegendEntry] = (), notes: Sequence[str] = ()
 ) -> str:
-    """Return the markup of a plotly figure given as plain data, `{"data": [...], "layout": {...}}`.
+    """Return the markup of a figure given as plain data, in the manner of plotly, `{"data": [...], "layout": {...}}`.
 
     Colours such as `"var(--stable)"` are those of the page and follow its light or dark theme. A trace may carry
     `meta = {"tags": [...]}` for the legend, and `{"ring": True}` if it marks the selected point.
@@ -59,7 +59,7 @@ def links_markup(targets: Sequence[tuple[str, str]]) -> str:
 
 def check_report_extra() -> None:
     """Raise now if the `report` extra, which writing a page needs, is not installed."""
-    for module in ("jinja2", "plotly.offline", "matplotlib.figure"):
+    for module in ("jinja2", "matplotlib.figure"):
         import_report_extra(module)
 
 

@@ -16,55 +16,14 @@
 
   const tags = (trace) => trace.meta?.tags ?? [];
 
-  const hasWebGL = () => {
-    try {
-      const context = document.createElement("canvas").getContext("webgl");
-      context?.getExtension("WEBGL_lose_context")?.loseContext();
-      return Boolean(context);
-    } catch {
-      return false;
-    }
-  };
-
-  // Without WebGL a 3D figure is drawn in its first two coordinates.
-  const flattened = (figure) => ({
-    data: figure.data.map(({ z, ...trace }) => ({ ...trace, type: "scatter" })),
-    layout: {
-      xaxis: figure.layout.scene.xaxis,
-      yaxis: figure.layout.scene.yaxis,
-      margin: { l: 60, r: 15, t: 35, b: 58 },
-    },
-  });
-
   const draw = (plot) => {
     const style = getComputedStyle(document.documentElement);
     const colour = (name) => paint(`var(--${name})`, style);
     const figure = paint(plot.figure, style);
-    const in3d = Boolean(figure.layout.scene);
     for (const trace of figure.data) trace.visible = !tags(trace).some((tag) => plot.hidden.has(tag));
-    const layout = {
-      showlegend: false,
-      hovermode: "closest",
-      ...figure.layout,
-      autosize: true,
-      uirevision: "kept",
-      font: { family: style.getPropertyValue("--sans"), size: 13, color: colour("ink") },
-      hoverlabel: {
-        bgcolor: colour("ground"),
-        bordercolor: colour("muted"),
-        font: { color: colour("ink") },
-        align: "left",
-      },
-      modebar: { bgcolor: "rgba(0,0,0,0)", color: colour("path"), activecolor: colour("accent") },
-      paper_bgcolor: "rgba(0,0,0,0)",
-      plot_bgcolor: "rgba(0,0,0,0)",
-    };
-    // List the buttons explicitly: the default ones include one that uploads the figure.
-    const modeBarButtons = in3d
-      ? [["toImage"], ["orbitRotation", "pan3d", "zoom3d"], ["resetCameraDefault3d"]]
-      : [["toImage"], ["zoom2d", "pan2d"], ["resetScale2d"]];
-    const options = { displaylogo: false, plotlyServerURL: "", responsive: true, scrollZoom: in3d, modeBarButtons };
-    return Plotly.react(plot.div, figure.data, layout, options).then(() => mark(plot));
+    const font = style.getPropertyValue("--sans");
+    Plots.draw(plot.div, figure.data, figure.layout, { font, muted: colour("muted"), line: colour("line") });
+    mark(plot);
   };
 
   // Move the ring to the selected point, in every plot that shows it.
@@ -79,7 +38,7 @@
     }
     const update = { x: [at.x], y: [at.y] };
     if (plot.figure.data[ring].z) update.z = [at.z];
-    return Plotly.restyle(plot.div, update, [ring]);
+    Plots.update(plot.div, update, [ring]);
   };
 
   const select = (name) => {
@@ -93,20 +52,12 @@
   };
 
   const start = (div) => {
-    let figure = JSON.parse(document.getElementById(`${div.id}-spec`).textContent);
-    if (figure.layout.scene && !hasWebGL()) {
-      figure = flattened(figure);
-      div.closest("figure").querySelector("figcaption").append(" This browser has no WebGL, so the view is two-dimensional.");
-    }
+    const figure = JSON.parse(document.getElementById(`${div.id}-spec`).textContent);
     const plot = { div, figure, hidden: new Set() };
     plots.push(plot);
-    draw(plot).then(() => {
-      div.dataset.drawn = "true";
-      div.on("plotly_click", (event) => {
-        const name = event.points[0]?.customdata;
-        if (name !== undefined) select(name);
-      });
-    });
+    draw(plot);
+    div.dataset.drawn = "true";
+    div.addEventListener("choose", (event) => select(event.detail));
     for (const button of all(`[data-legend="${div.id.slice(5)}"] button`)) {
       button.addEventListener("click", () => {
         const shown = button.getAttribute("aria-pressed") !== "true";

@@ -1,4 +1,7 @@
-"""Plotly figures of fixed points as plain data: symbols, traces and layouts. Colours are variables of `page.css`."""
+"""Figures of fixed points as plain data that `plots.js` draws: symbols, traces and layouts, in the manner of plotly.
+
+Colours are variables of `page.css`.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +13,14 @@ import numpy as np
 
 SYMBOLS = {"stable": "circle", "saddle": "diamond", "unstable": "square", "marginal": "cross", "slow": "circle-open"}
 """Shapes by which the kinds of points differ without colour."""
-AXIS = {"gridcolor": "var(--line)", "zerolinecolor": "var(--line)", "color": "var(--muted)", "showspikes": False}
-"""Style of an axis."""
-CAMERA = {"eye": {"x": 1.35, "y": 1.35, "z": 0.8}, "center": {"x": 0, "y": 0, "z": -0.12}}
+CAMERA = {"eye": {"x": 1.35, "y": 1.35, "z": 0.8}}
 """Viewpoint of a plot in three dimensions."""
 
 
 def trace(coordinates: np.ndarray, tags: Sequence[str], **style: Any) -> dict[str, Any]:
     """Return a scatter trace through coordinates (points, dims), which the legend entries of its tags show and hide."""
     kind = "scatter3d" if coordinates.shape[1] == 3 else "scatter"
-    return {"type": kind, **columns(coordinates), "meta": {"tags": [*tags]}, "showlegend": False, **style}
+    return {"type": kind, **columns(coordinates), "meta": {"tags": [*tags]}, **style}
 
 
 def columns(coordinates: np.ndarray) -> dict[str, list[float | None]]:
@@ -46,12 +47,10 @@ def ring(dims: int, size: float, width: float) -> dict[str, Any]:
 def layout(labels: Sequence[str], *, equal_scales: bool = True) -> dict[str, Any]:
     """Return the layout of a plot with two or three labelled axes; two axes may have equal scales."""
     axes: dict[str, Any] = {
-        f"{letter}axis": {**AXIS, "title": {"text": label}} for letter, label in zip("xyz", labels, strict=False)
+        f"{letter}axis": {"title": {"text": label}} for letter, label in zip("xyz", labels, strict=False)
     }
     if len(labels) == 3:
-        for axis in axes.values():
-            axis |= {"showbackground": False, "nticks": 5}
-        return {"scene": {**axes, "aspectmode": "auto", "camera": CAMERA}, "margin": dict.fromkeys("lrtb", 0)}
+        return {"scene": {**axes, "aspectmode": "auto", "camera": CAMERA}}
     if equal_scales:
         axes["yaxis"]["scaleanchor"] = "x"
-    return {**axes, "margin": {"l": 60, "r": 15, "t": 35, "b": 58}}
+    return axes

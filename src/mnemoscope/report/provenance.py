@@ -21,7 +21,7 @@ def citation_section(cites: Sequence[str]) -> Section:
 def provenance_section(command: str, lead: str = "") -> Section:
     """Return the command and the versions that made a page."""
     versions = [("mnemoscope", __version__), ("python", platform.python_version())]
-    versions += [(name, version(name)) for name in ("torch", "numpy", "plotly")]
+    versions += [(name, version(name)) for name in ("torch", "numpy")]
     default = "The same command with the same versions makes the same page." if command else "The versions in use."
     html = render_template("provenance.html", command=command, versions=versions)
     return Section("How this page was made", lead or default, html)

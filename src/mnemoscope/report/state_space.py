@@ -23,14 +23,15 @@ def state_space_section(fp: FixedPoints, trajectories: Float[Tensor, "time batch
     """Return the section with the view of the state space."""
     seen = project_state_space(fp, trajectories)
     in_3d = len(seen.labels) == 3
-    lead = "Drag to rotate, scroll to zoom, " if in_3d else "Drag to zoom in, double-click to see all, "
+    lead = "Drag to rotate" if in_3d else "Drag to move"
+    lead += ", click and scroll to zoom, double-click to see all, "
     lead += "hover over a fixed point for its properties. " + _coordinates(seen, trajectories is not None)
     html = plot_markup("states", spec(fp, seen), alt=_alt(fp, seen), legend=_legend(fp, seen), notes=seen.notes)
     return Section("State space", lead, html)
 
 
 def spec(fp: FixedPoints, seen: StateSpaceView) -> dict[str, Any]:
-    """Return the plotly figure as plain data."""
+    """Return the figure as plain data."""
     data = [_lines(seen.paths, ["paths"], "var(--path)", 1.5, seen.opacity)] if len(seen.paths) else []
     points = point_facts(fp)
     for group in groups(fp):
