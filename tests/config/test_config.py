@@ -80,7 +80,7 @@ options = st.dictionaries(
 @given(
     task_options=options,
     cell_options=options,
-    learning_rate=st.floats(min_value=0, exclude_min=True, allow_infinity=False),
+    learning_rate=st.floats(min_value=0, max_value=1e30, exclude_min=True),
     clip=st.none() | st.floats(min_value=1e-300, max_value=1e300),
     seed=st.integers(min_value=0),
 )
@@ -206,6 +206,8 @@ def test_the_options_of_the_caller_are_copied():
         ({"curriculum_score": 96.0}, "curriculum_score is an accuracy"),
         ({"hidden_size": 2**63}, "hidden_size must be at most 2,147,483,647"),
         ({"steps": 2**64}, "steps must be at most 2,147,483,647"),
+        ({"threads": 1_000_000}, "threads must be at most 1,024, but is 1,000,000"),
+        ({"learning_rate": 1e300}, r"learning_rate must be at most 1e\+30, but is 1e\+300"),
         ({"momentum": 1.0}, "momentum must be at least 0 and below 1, but is 1.0"),
         ({"smoothing": -0.1}, "smoothing must be at least 0 and below 1, but is -0.1"),
         ({"optimiser": "sgd"}, "optimiser must be 'adam' or 'adamw' or 'rmsprop', but is 'sgd'"),

@@ -29,8 +29,13 @@ _FRACTIONS = ("target_score", "curriculum_score")
 """Accuracies."""
 _LARGEST_SIZE = 2**31 - 1
 """Largest size, count of steps or count of anything else that a run may have."""
+_MOST_THREADS = 1024
+"""Far more threads leave no process for anything else on the machine."""
+_LARGEST_RATE = 1e30
+"""Beyond this learning rate, a step of an optimiser overflows float32."""
 _BELOW_ONE = ("smoothing", "momentum")
-_ABOVE_ZERO = ("learning_rate", "orthogonal_learning_rate", "clip")
+_RATES = ("learning_rate", "orthogonal_learning_rate")
+_ABOVE_ZERO = (*_RATES, "clip")
 
 
 def check_settings(settings: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
@@ -49,6 +54,8 @@ def check_settings(settings: Mapping[str, Any], defaults: Mapping[str, Any]) -> 
         _check_range(name, settings[name], 1)
         if settings[name] is not None and settings[name] > _LARGEST_SIZE:
             raise ValueError(f"{name} must be at most {_LARGEST_SIZE:,}, but is {settings[name]:,}.")
+    if (settings["threads"] or 1) > _MOST_THREADS:
+        raise ValueError(f"threads must be at most {_MOST_THREADS:,}, but is {settings['threads']:,}.")
     for name in _AT_LEAST_ZERO:
         _check_range(name, settings[name], 0)
     for name in _BELOW_ONE:
@@ -59,6 +66,9 @@ def check_settings(settings: Mapping[str, Any], defaults: Mapping[str, Any]) -> 
             raise ValueError(f"{name} is an accuracy, at least 0 and at most 1, but is {settings[name]}.")
     for name in _ABOVE_ZERO:
         _check_range(name, settings[name], 0, above=True)
+    for name in _RATES:
+        if (settings[name] or 0) > _LARGEST_RATE:
+            raise ValueError(f"{name} must be at most {_LARGEST_RATE:g}, but is {settings[name]}.")
     _check_weight_decay(settings)
 
 
