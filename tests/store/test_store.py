@@ -479,3 +479,8 @@ def test_a_cell_of_a_csv_file_never_begins_a_formula(tmp_path):
     rows[1] |= {"number": None, "as text": "a"}
     path = write_csv(tmp_path / "a.csv", rows)
     assert path.read_text() == "'=name,text,number,as text\n'=1+1,'-2+3,-0.5,-1e-3\n'@x,'\tx,,a\n"
+
+
+def test_a_csv_file_contains_no_escape_sequences_and_no_formula_behind_one(tmp_path):
+    path = write_csv(tmp_path / "a.csv", [{"\x1b[31m@sum": "\x1b]0;title\x07=1+1", "b": "\x00-2+3"}])
+    assert path.read_text() == "'@sum,b\n'=1+1,'-2+3\n"

@@ -11,6 +11,7 @@ from typing import Any
 
 from mnemoscope.base.files import write_output
 from mnemoscope.base.lazy_imports import import_extra
+from mnemoscope.base.terminal import printable
 
 _FORMULA = {*"=+-@\t\r\n＝＋－＠"}
 """Characters with which a formula of a spreadsheet begins."""
@@ -45,13 +46,17 @@ def write_parquet(path: str | Path, rows: Sequence[Mapping[str, Any]], columns: 
 
 
 def _cell(value: Any) -> Any:
-    """Return the value of a cell, which never begins a formula.
+    r"""Return the value of a cell, which never begins a formula and contains no escape sequence.
 
-    >>> _cell("=1+1"), _cell("-1.5e-3"), _cell(-1)
-    ("'=1+1", '-1.5e-3', -1)
+    >>> _cell("=1+1"), _cell("-1.5e-3"), _cell(-1), _cell("\x1b[31m=1+1")
+    ("'=1+1", '-1.5e-3', -1, "'=1+1")
     """
-    starts_formula = isinstance(value, str) and value[:1] in _FORMULA and not _NUMBER.fullmatch(value)
-    return f"'{value}" if starts_formula else value
+    if not isinstance(value, str):
+        return value
+    begins_formula = value[:1] in _FORMULA and not _NUMBER.fullmatch(value)  # also a carriage return, removed below
+    value = printable(value)
+    begins_formula |= value[:1] in _FORMULA and not _NUMBER.fullmatch(value)
+    return f"'{value}" if begins_formula else value
 
 
 def _same_type(values: Sequence[Any]) -> list[Any]:
