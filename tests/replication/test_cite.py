@@ -245,6 +245,20 @@ def test_cite_does_not_wait_for_a_page_that_is_a_pipe(root, tmp_path, capsys):
     assert "page.html is a pipe" in capsys.readouterr().err
 
 
+def test_a_damaged_run_among_several_names_does_not_stop_the_others(root, tmp_path, capsys):
+    good = str(TINY.folder(root))
+    bad = tmp_path / "0123456789"
+    bad.mkdir()
+    (bad / "config.toml").write_text("a = " + "[" * 5000)
+    assert main(["cite", good, "--keys"]) == 0
+    whole = capsys.readouterr().out
+    assert main(["cite", good, str(bad), "--keys"]) == 1  # so that a script notices
+    out, error = capsys.readouterr()
+    assert out == whole
+    assert str(bad) in error
+    assert main(["cite", str(bad)]) == 2
+
+
 def test_cite_reports_a_damaged_run_and_cites_the_rest(root, tmp_path, capsys):
     source = TINY.folder(root)
     shutil.copytree(source, tmp_path / "runs" / "tiny" / source.name)

@@ -291,6 +291,11 @@ def test_finished_only_summarises_without_running(tmp_path, monkeypatch):
     partial = run_study("copy-200", "smoke", root=tmp_path, finished_only=True, progress=False)
     assert (partial.trials, complete.trials) == (1, 2)
     assert set(partial.rows) < set(complete.rows)
+    left = next(iter(complete.folder.glob("*/trial.json")))
+    content = json.loads(left.read_text())
+    left.write_text(json.dumps({**content, "result": {**content["result"], "curve": "none", "accuracy": "high"}}))
+    with pytest.raises(ValueError, match=r"cannot be summarised .* Remove its folder and continue with --resume"):
+        run_study("copy-200", "smoke", root=tmp_path, finished_only=True, progress=False)
 
 
 def learned(study, network, preset, **result):

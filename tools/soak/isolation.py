@@ -15,7 +15,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from contextlib import chdir, redirect_stderr, redirect_stdout
+from contextlib import chdir, redirect_stderr, redirect_stdout, suppress
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -127,7 +127,9 @@ def wait(process: int, output: Path, seconds: float = 300.0, sent: int = signal.
     while (answer := os.waitpid(process, os.WNOHANG))[0] == 0:
         if not stopped and time.monotonic() - started >= seconds:
             stopped = True
-            os.killpg(process, sent)
+            with suppress(ProcessLookupError):  # a process that has just been forked leads no group yet
+                os.killpg(process, sent)
+            os.kill(process, sent)
         time.sleep(min(0.002, max(seconds, 0.0005)))
     text = output.read_text(errors="replace") if output.exists() else ""
     return Ended(os.waitstatus_to_exitcode(answer[1]), text, time.monotonic() - started, stopped)

@@ -38,7 +38,8 @@ class Cite:
     def run(self) -> int:
         if self.all == bool(self.what):
             raise ValueError("Name what to cite: a run, a preset, a study, anything in `mnemoscope list`, or --all.")
-        found = _cited_by_all() if self.all else self._cited_by_names()
+        problems: list[str] = []
+        found = _cited_by_all() if self.all else self._cited_by_names(problems)
         found |= {key: [*found.get(key, []), "everything"] for key in ALWAYS}
         if self.keys:
             width = max(map(len, found))
@@ -46,9 +47,10 @@ class Cite:
                 print(f"{key:{width}}  {', '.join(found[key])}")
         else:
             print(commented_bibtex(found))
-        return 0
+        return 1 if problems else 0
 
-    def _cited_by_names(self) -> dict[str, list[str]]:
+    def _cited_by_names(self, unread: list[str]) -> dict[str, list[str]]:
+        """Return the works cited by all names; names of files that cannot be read are added to `unread`."""
         named = {name: _uses(name) for name in self.what}
         if self.preset is not None and not any(use.kind == "study" for uses in named.values() for use in uses):
             raise ValueError(f"--preset is for studies, and none of {', '.join(self.what)} is one.")
@@ -58,10 +60,16 @@ class Cite:
         )
 
         problems: list[str] = []
-        found = merged(
-            self._cited_by_name(name, uses) if uses else cited_by_path(Path(name), problems)
-            for name, uses in named.items()
-        )
+        works = []
+        for name, uses in named.items():
+            try:
+                works.append(self._cited_by_name(name, uses) if uses else cited_by_path(Path(name), problems))
+            except (ValueError, OSError) as error:
+                if len(named) == 1:
+                    raise
+                unread.append(name)
+                problems.append(str(error))
+        found = merged(works)
         for problem in problems:
             print(printable(f"Not cited, because it cannot be read: {problem}"), file=sys.stderr)
         return found

@@ -15,7 +15,7 @@ from mnemoscope.engines.job_display import JobDisplay
 from mnemoscope.replication import trial_files
 from mnemoscope.replication.claims import Row
 from mnemoscope.replication.page import render_study
-from mnemoscope.replication.study import Study, Trial
+from mnemoscope.replication.study import Finished, Study, Trial
 from mnemoscope.report.markup import check_report_extra
 
 FAILED = "failed.log"
@@ -98,13 +98,27 @@ def run_study(
     if not finished:
         raise RuntimeError("\n".join(["No trial was finished.", *failed]))
     reused = len(finished) if finished_only else len(trials) - len(to_do)
-    rows = study.summarise(finished)
+    rows = _summarise(study, finished, folder, reused)
     environments = [each.environment for each in finished]
     write_json(folder / "summary.json", trial_files.summary_of(study, preset, finished, rows, environments))
     page = folder / "page.html"
     write_atomically(page, render_study(study, preset, folder, finished, rows).encode())
     requested = reused if finished_only else len(trials)
     return StudyResult(study.name, preset, folder, page, rows, requested, reused, failed)
+
+
+def _summarise(study: Study, finished: Sequence[Finished], folder: Path, reused: int) -> list[Row]:
+    """Return the rows of the table; stored measurements of another type are an error that names their folder."""
+    try:
+        return study.summarise(finished)
+    except Exception as error:  # a study may fail in any way on measurements of the wrong type
+        if not reused:
+            raise  # the trials have just been run, so the study is at fault
+        reason = f"{error} is missing" if isinstance(error, KeyError) else f"{type(error).__name__}: {error}"
+        raise ValueError(
+            f"The stored trials in {folder} cannot be summarised ({reason}): one of them was edited, or written by "
+            f"another version of mnemoscope. Remove its folder and continue with --resume."
+        ) from error
 
 
 def run_trial(study: str, preset: str, seed: int, trial: str, root: str) -> None:
