@@ -886,6 +886,7 @@ def test_the_summary_does_not_average_exponents_of_different_attractors():
     assert "Nearby states diverge from 2 starts and converge from 2" in spectrum.summary()
 
 
+@SLOW
 def test_chaos_in_a_short_window_is_no_torus():
     def rossler(x, h):
         a, b, c = h.unbind(1)

@@ -204,6 +204,7 @@ def growing():
     )
 
 
+@SLOW
 @TOGETHER
 def test_a_growing_memory_has_index_sum_1_at_every_snapshot(growing):
     assert growing.index_sum.tolist() == [1] * 4
@@ -229,6 +230,7 @@ def test_events_do_not_depend_on_the_snapshots(growing):
         assert max(fine.low, coarse.low) <= min(fine.high, coarse.high) + 1e-12  # brackets of the same event overlap
 
 
+@SLOW
 @TOGETHER
 def test_every_point_is_a_fixed_point_of_its_system(growing):
     family = interpolate_weights([holds_bits(0), holds_bits(1)], [0, 1])
@@ -456,6 +458,7 @@ def test_symmetry_explains_a_pitchfork_only_at_a_symmetric_point():
     assert sum("symmetry" in event.sentence for event in pitchforks) == 1
 
 
+@SLOW
 def test_identical_bits_that_branch_together_are_one_event():
     """With h' = tanh(g h) for each unit, 1 point becomes 9 at the origin at g = 1."""
     diagram = ms.track_fixed_points(maps(lambda h, g: torch.tanh(g * h), 2), [0.5, 1.6], starts=GRID, tolerance=3e-2)

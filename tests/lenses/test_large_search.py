@@ -342,6 +342,7 @@ def matrices(size):
         yield f"twice {block.tolist()}", Q @ J @ Q.T
 
 
+@SLOW
 @representatives("False")
 @pytest.mark.parametrize("continuous", [False, True])
 def test_the_arnoldi_count_agrees_with_all_eigenvalues(continuous):

@@ -133,6 +133,7 @@ def test_many_states_at_few_places_have_no_shape() -> None:
     assert "too few different places" in shape.reason
 
 
+@SLOW
 def test_a_ball_and_an_annulus_stay_undecided() -> None:
     generator = np.random.default_rng(0)
     ball = generator.normal(size=(300, 3))

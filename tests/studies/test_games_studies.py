@@ -16,7 +16,7 @@ from mnemoscope.studies.kerg2022.relational_grid import TASKS, make_grid
 from mnemoscope.tasks.relational import PUBLISHED, Comparison, RelationalGame
 from mnemoscope.tasks.relational_sequence import RelationalSequence
 from mnemoscope.training import build_task, load_model, train
-from tests.slow import representatives
+from tests.slow import SLOW, representatives
 
 STUDIES = [relational_games.STUDY, parameter_match.STUDY, comparison.STUDY]
 EVERY_STUDY = pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.name)
@@ -190,6 +190,7 @@ def test_competition_measures_how_well_the_winner_gives_the_answer(monkeypatch, 
         assert comparison.competition(run) == {comparison.DIFFERENCE_WINS: wins, comparison.WINNER_IS_ANSWER: answers}
 
 
+@SLOW
 def test_differences_find_the_larger_of_unseen_shapes_after_a_hundred_iterations(tmp_path, monkeypatch):
     study = comparison.STUDY
     monkeypatch.setattr(study, "evaluations", 4)
