@@ -137,6 +137,8 @@ def test_a_model_brings_its_readout(tmp_path, monkeypatch):
         ({"lenses": ["behaviour"]}, "needs inputs"),
         ({"lenses": ["gradients"]}, "needs inputs and targets"),
         ({"lenses": ["slow-manifold"]}, 'add "fixed-points"'),
+        ({"lenses": ["spectra"]}, 'add "fixed-points"'),
+        ({"targets": torch.zeros(20, 6, 4)}, "pass the inputs too"),
         ({"lenses": ["variables"]}, "needs the readout"),
         ({"contexts": {}}, "at least one"),
     ],
@@ -144,6 +146,14 @@ def test_a_model_brings_its_readout(tmp_path, monkeypatch):
 def test_wrong_arguments_are_refused_with_the_remedy(arguments, message):
     with pytest.raises(ValueError, match=message):
         ms.inspect(nn.GRU(2, 4), options=QUIET, **arguments)
+
+
+def test_options_of_fixed_points_are_refused_if_none_are_searched_for():
+    attentive = ms.networks.memrnn(2, 4)
+    assert ms.inspect(attentive, trials(), options=QUIET).fixed_points is None
+    for arguments in ({"contexts": [0.0, 0.0]}, {"lenses": POINTS}, {"options": InspectionOptions(certify=True)}):
+        with pytest.raises(ValueError, match="searched for; omit"):
+            ms.inspect(attentive, trials(), **arguments)
 
 
 def test_other_objects_are_refused():

@@ -78,10 +78,7 @@ def inspect_mechanism(
     first = next(iter(contexts.values()))
     if not wanted("fixed-points"):
         paths = _relaxations(first, None, options.seed) if visited is None else visited
-        found = Mechanism(paths, describe_input(first))
-        if wanted("slow-manifold"):
-            raise ValueError('The lens "slow-manifold" compares with fixed points; add "fixed-points".')
-        return found
+        return Mechanism(paths, describe_input(first))
     pool = None if visited is None else starts(sample_states(visited.flatten(0, 1), options.starts, options.seed))
     points = {name: options.search(dynamics, pool) for name, dynamics in contexts.items()}
     fp = next(iter(points.values()))

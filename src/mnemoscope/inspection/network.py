@@ -18,7 +18,7 @@ from mnemoscope.cells.state import Layout
 from mnemoscope.inspection.attention import why_no_fixed_points
 from mnemoscope.inspection.behaviour import behaviour_section, gradient_section, measure_gradients
 from mnemoscope.inspection.mechanism import TRAJECTORIES, Mechanism, inspect_mechanism
-from mnemoscope.inspection.options import DEFAULT_OPTIONS, InspectionOptions
+from mnemoscope.inspection.options import DEFAULT_OPTIONS, InspectionOptions, refuse_fixed_point_options
 from mnemoscope.inspection.result import Inspection
 from mnemoscope.inspection.run import inspect_run
 from mnemoscope.inspection.tape import is_large
@@ -93,6 +93,9 @@ def inspect(
         model, cell = None if model is None else model.time_first(), cell.time_first()
     if inputs is not None:
         inputs = _checked_inputs(inputs, cell, model)
+        targets, mask = (None if part is None else part.to(inputs.device) for part in (targets, mask))
+    elif targets is not None:
+        raise ValueError("Targets are the answers to inputs; pass the inputs too.")
     behaviour, gradients = None, None
     if inputs is not None and wanted("behaviour"):
         behaviour = record_behaviour(model or cell, inputs, targets, readout=readout, mask=mask)
@@ -100,6 +103,10 @@ def inspect(
         answer = model.readout if model is not None else readout or nn.Identity()
         gradients = measure_gradients(cell, _encoded(model, inputs), targets, answer, mask)
     reason = _why_no_fixed_points(cell)
+    if reason:
+        refuse_fixed_point_options(options, reason)
+        if contexts is not None or (lenses != "auto" and wanted("fixed-points")):
+            raise ValueError(f"Fixed points are not searched for; omit the contexts and the lenses on them. {reason}")
     mechanism = None if reason else _mechanism(dynamical, model, inputs, contexts, options, wanted)
     variables = _variables(model, cell, readout, wanted)
     title = name or f"{type(network).__name__}, {sum(weight.numel() for weight in network.parameters()):,} parameters"
@@ -135,6 +142,9 @@ def _wanted(
                 f"inspect has no lens {lens!r}.{did_you_mean(lens, known)} It applies {', '.join(known)}; call the "
                 f"others directly."
             )
+    on_points = [lens for lens in lenses if lens not in ("behaviour", "gradients", "fixed-points", *ON_REQUEST)]
+    if on_points and "fixed-points" not in lenses:
+        raise ValueError(f'The lens {on_points[0]!r} looks at fixed points; add "fixed-points".')
     if "behaviour" in lenses and inputs is None:
         raise ValueError('The lens "behaviour" needs inputs.')
     if "gradients" in lenses and targets is None:

@@ -40,3 +40,11 @@ class InspectionOptions:
 
 
 DEFAULT_OPTIONS = InspectionOptions()
+
+
+def refuse_fixed_point_options(options: InspectionOptions, reason: str) -> None:
+    """Raise if options that concern fixed points are set; `reason` is why none are searched for."""
+    if options.input is not None:
+        raise ValueError(f"A constant input is for fixed points, and none are searched for; omit the input. {reason}")
+    if options.certify:
+        raise ValueError(f"A certificate is for fixed points, and none are searched for; omit certify. {reason}")

@@ -26,7 +26,7 @@ from mnemoscope.cells import run_with_cache
 from mnemoscope.inspection.attention import inspect_attention, why_no_fixed_points
 from mnemoscope.inspection.behaviour import behaviour_section
 from mnemoscope.inspection.mechanism import TRAJECTORIES, inspect_mechanism, sample_states
-from mnemoscope.inspection.options import DEFAULT_OPTIONS, InspectionOptions
+from mnemoscope.inspection.options import DEFAULT_OPTIONS, InspectionOptions, refuse_fixed_point_options
 from mnemoscope.inspection.page import LoadedRun, page_of_run
 from mnemoscope.inspection.problems import inspect_problems
 from mnemoscope.inspection.relations import inspect_relations
@@ -67,7 +67,7 @@ def inspect_run(folder: str | Path, *, options: InspectionOptions = DEFAULT_OPTI
 
 def _inspect_relational(run: LoadedRun, model: SingleStepModel, task: RelationalSequence) -> Inspection:
     reason = "A relational network answers in one step: it has no state that could rest, and so no fixed points."
-    _refuse_fixed_point_options(run.options, reason)
+    refuse_fixed_point_options(run.options, reason)
     problems, relations = inspect_problems(model, task, run.config), inspect_relations(model, task, run.config)
     sections = [problems.section(), *relations.sections()]
     content = replace(page_of_run(run), lead=f"{problems.summary()} {reason}", sections=sections)
@@ -77,7 +77,7 @@ def _inspect_relational(run: LoadedRun, model: SingleStepModel, task: Relational
 
 def _inspect_attentive(run: LoadedRun, reason: str) -> Inspection:
     """Inspect a network that attends to its past; `reason` is why its page lists no fixed points."""
-    _refuse_fixed_point_options(run.options, reason)
+    refuse_fixed_point_options(run.options, reason)
     attention = inspect_attention(run.model, run.task, run.config)
     content = replace(page_of_run(run), lead=reason, sections=[attention.section()])
     return _inspection(run, content, ("attention", "gradients"), attention.results(), attention=attention)
@@ -163,13 +163,6 @@ def _inspection(
         findings["behaviour"] = behaviour
     content = add_citations(content, lenses, run.config)
     return Inspection(content, kept, run.folder / "page.html", **findings)
-
-
-def _refuse_fixed_point_options(options: InspectionOptions, reason: str) -> None:
-    if options.input is not None:
-        raise ValueError(f"A constant input is for fixed points, and none are searched for; omit the input. {reason}")
-    if options.certify:
-        raise ValueError(f"A certificate is for fixed points, and none are searched for; omit certify. {reason}")
 
 
 def _dynamics(run: LoadedRun) -> Dynamics:
