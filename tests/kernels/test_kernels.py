@@ -266,6 +266,18 @@ def test_parallel_scans_under_torch_func():
         torch.testing.assert_close(one[1], linear_reference(many[1], *given[1:]), **ROUNDING)
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
+@pytest.mark.parametrize("which", ["constant", "varying"])
+def test_a_diagonal_scan_restarts_packed_sequences(which, dtype):
+    a, us, h0 = linear_inputs(9, dtype, which)
+    resets = torch.zeros(9, len(h0), dtype=torch.bool)
+    resets[4] = True
+    hs = diagonal_scan(a, us, h0, resets)
+    later = a if which == "constant" else a[4:]
+    torch.testing.assert_close(hs[:4], diagonal_scan(a if which == "constant" else a[:4], us[:4], h0), **ROUNDING)
+    torch.testing.assert_close(hs[4:], diagonal_scan(later, us[4:], torch.zeros_like(h0)), **ROUNDING)
+
+
 # --- the door: every cell ---------------------------------------------------------------------------------------------
 
 CELLS = {

@@ -1,6 +1,7 @@
 """Fast scans: recurrences over a whole sequence as one operation."""
 
 from mnemoscope.kernels.activation import ACTIVATIONS as ACTIVATIONS, Activation as Activation
+from mnemoscope.kernels.affine import affine_scan as affine_scan, affine_step as affine_step
 from mnemoscope.kernels.elementwise import (
     elementwise_scan as elementwise_scan,
     no_elementwise_scan as no_elementwise_scan,

@@ -16,23 +16,26 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mnemoscope.base.array_types import Inexact
+from mnemoscope.base.array_types import Bool, Inexact
 
 
 def diagonal_scan(
     a: Inexact[Tensor, " units"] | Inexact[Tensor, "time batch units"],
     us: Inexact[Tensor, "time batch units"],
     h0: Inexact[Tensor, "batch units"],
+    resets: Bool[Tensor, "time batch"] | None = None,
 ) -> Inexact[Tensor, "time batch units"]:
     """Return the states `h_t = a h_{t-1} + u_t`, or `a_t h_{t-1} + u_t`, by pairing neighbours (Blelloch 1990).
 
-    The work is O(time).
+    The work is O(time). Where `resets` is True, the state is zero before the step.
 
     >>> diagonal_scan(torch.tensor([0.5]), torch.zeros(3, 1, 1), torch.ones(1, 1)).flatten().tolist()
     [0.5, 0.25, 0.125]
     """
     if not a.dtype == us.dtype == h0.dtype:
         raise ValueError(f"a, us and h0 must have one dtype, but have {a.dtype}, {us.dtype} and {h0.dtype}.")
+    if resets is not None:
+        a = torch.where(resets.unsqueeze(-1), 0, a)
     return _run(_Diagonal, a, us, h0)
 
 
