@@ -53,7 +53,7 @@ def test_scan_is_a_loop_of_steps(cell):
     state, expected = start, []
     for x in xs:
         state = cell(x, state)
-        expected.append(cell.output(state))
+        expected.append(cell.output_at(x, state))
     outputs, last = ms.scan(cell, xs, start)
     torch.testing.assert_close(outputs, torch.stack(expected), rtol=0, atol=FLOAT64_ROUNDING)
     for one, other in zip(leaves(last), leaves(state), strict=True):

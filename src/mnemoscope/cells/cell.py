@@ -31,7 +31,8 @@ class Cell(nn.Module):
     A new cell needs `initial_state`, and either `forward` or `prepare`, which does the work that does not depend on the
     state once per sequence. The other methods are optional; each has a default that is correct for every cell:
 
-    - `output`: the features that a readout sees (default: the state);
+    - `output`: the features that a readout sees (default: the state); a cell whose outputs depend on the input of the
+      step too sets `reads_input` and defines `output_at` and `output_features` instead;
     - `jacobian`: the Jacobian in closed form (default: none; `torch.func` is used);
     - `bounds`: a box that the step maps into itself (default: not known);
     - `enclose`: ranges of the step and its Jacobian over boxes, for proofs (default: not known);
@@ -42,6 +43,8 @@ class Cell(nn.Module):
 
     input_size: int | None = None
     """Number of input features; None if any number is accepted."""
+    reads_input: bool = False
+    """Whether the output depends on the input of the step as well as on the state, as `q(x)^T S` does."""
     batch_first: bool = False
     """Whether sequences that are passed to public functions are (batch, time, ...), as in a torch.nn module with
     `batch_first`; `read_inputs` converts them, and every computation is time first."""
@@ -75,11 +78,30 @@ class Cell(nn.Module):
 
     def output(self, state: State) -> Inexact[Tensor, "batch features"]:
         """Return the features that a readout sees."""
+        if self.reads_input:
+            raise NotImplementedError(
+                f"The output of {type(self).__name__} depends on the input as well as on the state: use "
+                f"output_at(x, state), or step(x, state), which returns the output and the next state."
+            )
         if isinstance(state, Tensor):
             return state
         raise NotImplementedError(
             f"{type(self).__name__} has a state of several tensors and must define output(state)."
         )
+
+    def output_at(self, x: Inexact[Tensor, "batch ..."], state: State) -> Inexact[Tensor, "batch features"]:
+        """Return the features that a readout sees in `state`, where `x` is the input of the step that led to it."""
+        return self.output(state)
+
+    @property
+    def output_features(self) -> int:
+        """Number of features of an output."""
+        return self.output(self.initial_state(1)).shape[-1]
+
+    def step(self, x: Inexact[Tensor, "batch ..."], state: State) -> tuple[Inexact[Tensor, "batch features"], State]:
+        """Return the output and the next state."""
+        new = self(x, state)
+        return self.output_at(x, new), new
 
     def prepare(self, xs: Inexact[Tensor, " ..."]) -> tuple[Tensor, Step]:
         """Do the work that does not depend on the state; return projected inputs and the step that consumes them.

@@ -34,7 +34,7 @@ class Model(nn.Module):
         self.encode = nn.Identity() if encode is None else encode
         cell = as_cell(cell)
         self.cell = cell
-        features = cell.output(cell.initial_state(1)).shape[-1]
+        features = cell.output_features
         self.readout: nn.Linear | nn.Identity
         if cell.has_readout:
             _check_built_in(cell, features, output_size, readout_bias)

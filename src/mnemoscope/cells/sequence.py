@@ -18,7 +18,7 @@ from mnemoscope.cells.cell import Cell, check_input, check_state
 from mnemoscope.cells.fast_path import FastPath, NoFastPath, why_no_fast_path
 from mnemoscope.cells.inputs import Lengths, read_inputs
 from mnemoscope.cells.state import Layout, State, leaves, map_state, named_leaves, stack_states
-from mnemoscope.cells.unrolled import hold_masked, prepared_steps, run_loop
+from mnemoscope.cells.unrolled import hold_masked, hold_outputs, prepared_steps, run_loop
 
 Backend = Literal["auto", "loop", "fused"]
 
@@ -136,6 +136,7 @@ def scan(
     _check_options(backend, checkpoint, outputs)
     if checkpoint is None:
         kept, state, route = _run(cell, given.xs, state, given.mask, backend)
+        kept = hold_outputs(cell, kept, given.mask)
         kept = kept if outputs == "all" else kept[-1:]
     else:
         length = ceil(sqrt(given.xs.shape[0])) if checkpoint == "sqrt" else checkpoint
@@ -164,17 +165,19 @@ def _run_in_chunks(
     kept, pieces, routes = [], xs.split(length), []
     masks = [None] * len(pieces) if mask is None else mask.split(length)
 
-    def chunk(xs: Tensor, state: State, mask: Tensor | None) -> tuple[Tensor, State]:
+    def chunk(xs: Tensor, state: State, mask: Tensor | None, before: Tensor | None) -> tuple[Tensor, State]:
         outs, state, route = _run(cell, xs, state, mask, backend)
+        outs = hold_outputs(cell, outs, mask, before)
         routes.append(route)
         return (outs if outputs == "all" else outs[-1:].clone()), state
 
     plain = torch._C._are_functorch_transforms_active()
     for xs_chunk, mask_chunk in zip(pieces, masks, strict=True):
+        before = kept[-1][-1] if kept else None
         if plain:
-            outs, state = chunk(xs_chunk, state, mask_chunk)
+            outs, state = chunk(xs_chunk, state, mask_chunk, before)
         else:
-            outs, state = recompute(chunk, xs_chunk, state, mask_chunk, use_reentrant=False)
+            outs, state = recompute(chunk, xs_chunk, state, mask_chunk, before, use_reentrant=False)
         kept = [*kept, outs] if outputs == "all" else [outs]
     return torch.cat(kept), state, replace(routes[0], chunks=len(pieces))
 
@@ -252,13 +255,13 @@ def run_with_cache(
         new = step(u, state)
         state = new if given.mask is None else hold_masked(given.mask[t], new, state)
         states.append(state)
-        outputs.append(cell.output(state))
+        outputs.append(cell.output_at(x, state))
     intermediates = {name: stack_states([inner[name] for inner in steps]) for name in steps[0]}
     if given.mask is not None:
         intermediates = {name: _without_steps(values, given.mask) for name, values in intermediates.items()}
     intermediates = {name: given.in_layout(values) for name, values in intermediates.items()}
     cache = Cache(map_state(given.in_layout, stack_states(states)), intermediates)
-    return given.as_given(torch.stack(outputs)), cache
+    return given.as_given(hold_outputs(cell, torch.stack(outputs), given.mask)), cache
 
 
 def start_state(cell: Cell, xs: Inexact[Tensor, "time batch ..."], state: State | None) -> State:

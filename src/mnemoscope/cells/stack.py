@@ -32,6 +32,7 @@ class Stack(Cell):
             raise ValueError("A stack needs at least one layer.")
         self.layers = nn.ModuleList(layers)
         self.input_size = layers[0].input_size
+        self.reads_input = any(layer.reads_input for layer in layers)
         self._has_readout = has_readout
 
     @property
@@ -47,19 +48,31 @@ class Stack(Cell):
     def forward(self, x: Float[Tensor, "batch features"], state: tuple[State, ...]) -> tuple[State, ...]:
         new = []
         for layer, part in zip(self._cells(), state, strict=True):
-            new.append(layer(x, part))
-            x = layer.output(new[-1])
+            x, after = layer.step(x, part)
+            new.append(after)
         return tuple(new)
 
     def output(self, state: tuple[State, ...]) -> Float[Tensor, "batch features"]:
-        return self._cells()[-1].output(state[-1])
+        return super().output(state) if self.reads_input else self._cells()[-1].output(state[-1])
+
+    def output_at(self, x: Float[Tensor, "batch features"], state: tuple[State, ...]) -> Float[Tensor, "batch outputs"]:
+        if not self.reads_input:
+            return self.output(state)
+        for layer, part in zip(self._cells(), state, strict=True):
+            x = layer.output_at(x, part)
+        return x
+
+    @property
+    def output_features(self) -> int:
+        return self._cells()[-1].output_features
 
     def fast_path(self, xs: Tensor, state: State, mask: Tensor | None) -> FastPath | NoFastPath:
         """Run layer by layer over the whole sequence; layers without a fast path run in the loop."""
         paths, inputs = [], xs
         for layer, part in zip(self._cells(), state, strict=True):
             paths.append(layer.fast_path(xs, part, mask))
-            xs_above = layer.output(part)  # has the shape and dtype of the next layer's input at each step
+            # has the shape and dtype of the next layer's input at each step
+            xs_above = xs.new_zeros(xs.shape[1], layer.output_features) if layer.reads_input else layer.output(part)
             xs = xs_above.expand(xs.shape[0], *xs_above.shape)
         if not any(isinstance(path, FastPath) for path in paths):
             reasons = [path.reason for path in paths if isinstance(path, NoFastPath)]
@@ -79,7 +92,7 @@ class Stack(Cell):
         """Return the product of the layers' boxes; a layer's inputs lie in the box of the outputs below it."""
         boxes = []
         for layer in self._cells():
-            box = layer.bounds(low, high)
+            box = None if layer.reads_input else layer.bounds(low, high)
             if box is None:
                 return None
             boxes.append(box)
@@ -96,6 +109,8 @@ class Stack(Cell):
             if enclosed is None:
                 return None
             new.append(enclosed)
+            if layer.reads_input:
+                return None
             positions = _output_positions(layer, layout)
             if positions is None:
                 return None

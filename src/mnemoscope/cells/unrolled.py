@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from mnemoscope.base.array_types import Bool
+from mnemoscope.base.array_types import Bool, Inexact
 from mnemoscope.cells.cell import Cell, Step
 from mnemoscope.cells.fast_path import has_hooks
 from mnemoscope.cells.state import State, map_state, pad_slots
@@ -15,10 +15,11 @@ def run_loop(cell: Cell, xs: Tensor, state: State, mask: Bool[Tensor, "time batc
     """Return outputs (time, batch, features) and the last state; where `mask` is False the state does not change."""
     us, step = prepared_steps(cell, xs)
     outputs = []
-    for t, u in enumerate(us.unbind()):  # not us[t]: indexing in an autograd loop makes backward quadratic in time
+    # not us[t]: indexing in an autograd loop makes backward quadratic in time
+    for t, (x, u) in enumerate(zip(xs.unbind(), us.unbind(), strict=True)):
         new = step(u, state)
         state = new if mask is None else hold_masked(mask[t], new, state)
-        outputs.append(cell.output(state))
+        outputs.append(cell.output_at(x, state))
     return torch.stack(outputs), state
 
 
@@ -39,3 +40,21 @@ def prepared_steps(cell: Cell, xs: Tensor) -> tuple[Tensor, Step]:
 def hold_masked(mask: Bool[Tensor, " batch"], new: State, old: State) -> State:
     """Return the state `new` where the mask is True, else `old`, padded with zeros if the state has grown."""
     return map_state(lambda n, o: torch.where(mask.view(-1, *(1,) * (n.dim() - 1)), n, pad_slots(o, n)), new, old)
+
+
+def hold_outputs(
+    cell: Cell,
+    outputs: Inexact[Tensor, "time batch features"],
+    mask: Bool[Tensor, "time batch"] | None,
+    before: Inexact[Tensor, "batch features"] | None = None,
+) -> Inexact[Tensor, "time batch features"]:
+    """Keep the output of the last step where the mask is False, and `before`, or zeros, before the first step.
+
+    A cell whose output is a function of the state alone does this by itself, because its state is held.
+    """
+    if mask is None or not cell.reads_input:
+        return outputs
+    steps = torch.arange(1, len(mask) + 1, device=mask.device).unsqueeze(1)
+    last = (steps * mask).cummax(0).values  # number of the last step with an input; 0 if there was none
+    before = torch.zeros_like(outputs[0]) if before is None else before
+    return torch.cat([before.unsqueeze(0), outputs]).gather(0, last.unsqueeze(-1).expand_as(outputs))

@@ -112,6 +112,10 @@ class Dynamics:
         """Return F with an input for each state."""
         return self.layout.flatten(self.cell(inputs, self.layout.unflatten(states)))
 
+    def output(self, states: Float[Tensor, "batch size"]) -> Float[Tensor, "batch features"]:
+        """Return the outputs of the cell at flat states, where the input is the constant one."""
+        return self.cell.output_at(self._inputs(states), self.layout.unflatten(states))
+
     def input_jacobian(self, state: Float[Tensor, "1 size"]) -> Float[Tensor, "size features"]:
         """Return the derivative of F with respect to the input, at one state."""
         cell_state = self.unflatten(state)

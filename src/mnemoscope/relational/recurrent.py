@@ -37,7 +37,7 @@ class Recurrent(RelationalModel):
         self.cell = cell if isinstance(cell, Cell) else build_cell(cell, self.features)
         if self.cell.input_size not in (None, self.features):
             raise ValueError(f"Objects have {self.features} features, but the cell takes {self.cell.input_size}.")
-        self.out = layer(self.cell.output(self.cell.initial_state(1)).shape[-1], self.choices)
+        self.out = layer(self.cell.output_features, self.choices)
 
     def answer(self, encoded: EncodedObjects) -> Logits:
         return self.out(self.read(encoded)[0])

@@ -108,9 +108,9 @@ class ModelReadout(TrainableReadout):
 
     def steps(self) -> Iterator[Tensor]:
         us, step = prepared_steps(self.cell, self.inputs)
-        for u in us.unbind():
+        for x, u in zip(self.inputs.unbind(), us.unbind(), strict=True):
             self.state = step(u, self.state)
-            features = self.cell.output(self.state)
+            features = self.cell.output_at(x, self.state)
             if self.linear.bias is not None:
                 features = torch.cat([features, torch.ones_like(features[:, :1])], 1)
             yield features.unsqueeze(0)

@@ -18,13 +18,20 @@ class _ComposedCell(Cell):
     def __init__(self, cell: Cell) -> None:
         super().__init__()
         self.cell = cell
-        self.input_size = cell.input_size
+        self.input_size, self.reads_input = cell.input_size, cell.reads_input
 
     def initial_state(self, batch: int) -> State:
         return self.cell.initial_state(batch)
 
     def output(self, state: State) -> Tensor:
         return self.cell.output(state)
+
+    def output_at(self, x: Tensor, state: State) -> Tensor:
+        return self.cell.output_at(x, state)
+
+    @property
+    def output_features(self) -> int:
+        return self.cell.output_features
 
     def forward(self, x: Tensor, state: State) -> State:
         u, step = self.prepare(x)

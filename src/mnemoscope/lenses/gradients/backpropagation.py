@@ -11,7 +11,7 @@ from mnemoscope.base.array_types import Float
 from mnemoscope.cells import Cell, State
 from mnemoscope.cells.sequence import without_masked
 from mnemoscope.cells.state import leaves, map_state, named_leaves
-from mnemoscope.cells.unrolled import hold_masked
+from mnemoscope.cells.unrolled import hold_masked, hold_outputs
 from mnemoscope.memory.attention import Attentive
 
 Loss = Callable[[Tensor], Tensor]
@@ -46,17 +46,20 @@ def _squared_norms(
     cell: Cell, xs: Tensor, loss: Loss, state: State, mask: Tensor | None
 ) -> Float[Tensor, "tensors time batch"]:
     """Return `|dL / ds_t|^2` of every tensor s of the state; NaN where a sequence has no step."""
-    us, step = cell.prepare(without_masked(xs, mask))
+    xs = without_masked(xs, mask)
+    us, step = cell.prepare(xs)
     outputs, probes = [], []
-    for t, u in enumerate(us.detach().unbind()):
+    for t, (x, u) in enumerate(zip(xs.unbind(), us.detach().unbind(), strict=True)):
         new = step(u, state)
         probe = map_state(lambda tensor: torch.zeros_like(tensor, requires_grad=True), new)
         new = map_state(torch.add, new, probe)  # adds zero; the gradient of the probe is that of the state
         state = new if mask is None else hold_masked(mask[t], new, state)
         probes.append(leaves(probe))
-        outputs.append(cell.output(state))
+        outputs.append(cell.output_at(x, state))
     flat = [tensor for probe in probes for tensor in probe]
-    gradients = iter(torch.autograd.grad(loss(torch.stack(outputs)), flat, materialize_grads=True))
+    gradients = iter(
+        torch.autograd.grad(loss(hold_outputs(cell, torch.stack(outputs), mask)), flat, materialize_grads=True)
+    )
     squares = torch.stack(
         [torch.stack([next(gradients).abs().square().flatten(1).sum(1) for _ in probe]) for probe in probes], 1
     )

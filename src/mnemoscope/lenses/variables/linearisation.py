@@ -27,7 +27,7 @@ MOST_DERIVATIVES = 256
 class Linearisation:
     """A, B, C at the fixed point h* of a network without input (Karuvally et al. 2023, Eq 35-37), and the network.
 
-    The readout acts on `cell.output(state)`; C is its derivative with respect to the flat state.
+    The readout acts on `cell.output_at(0, state)`; C is its derivative with respect to the flat state.
     """
 
     A: Float[Tensor, "units units"]
@@ -61,7 +61,7 @@ class Linearisation:
     def outputs(self, states: Float[Tensor, "*batch units"]) -> Float[Tensor, "*batch outputs"]:
         """Return the outputs at flat states."""
         flat = states.reshape(-1, self.units)
-        outputs = self.readout(self.dynamics.cell.output(self.dynamics.layout.unflatten(flat)))
+        outputs = self.readout(self.dynamics.output(flat))
         return outputs.unflatten(0, states.shape[:-1])
 
     @torch.no_grad()
@@ -97,11 +97,10 @@ def linearise(
     rest = _nearest_fixed_point(dynamics) if rest is None else _check_fixed_point(dynamics, rest)
     A = dynamics.jacobian(rest[None])[0]
     B = dynamics.input_jacobian(rest[None])
-    features = dynamics.cell.output(dynamics.layout.unflatten(rest[None])).shape[-1]
-    read = _as_function(readout, features)
+    read = _as_function(readout, dynamics.cell.output_features)
 
     def output(state: Tensor) -> Tensor:
-        return read(dynamics.cell.output(dynamics.layout.unflatten(state[None])))[0]
+        return read(dynamics.output(state[None]))[0]
 
     C = torch.func.jacrev(output)(rest).reshape(-1, size).detach()
     phi = _nonlinearity(dynamics.cell)
@@ -176,6 +175,7 @@ class _EncodedCell(Cell):
         self.batch_first = model.cell.batch_first
         weight = next(iter(model.encode.parameters()), None)
         self.input_size = model.cell.input_size if weight is None else weight.shape[-1]
+        self.reads_input = model.cell.reads_input
 
     def initial_state(self, batch: int) -> Any:
         return self.cell.initial_state(batch)
@@ -185,6 +185,13 @@ class _EncodedCell(Cell):
 
     def output(self, state: Any) -> Tensor:
         return self.cell.output(state)
+
+    def output_at(self, x: Tensor, state: Any) -> Tensor:
+        return self.cell.output_at(self.encode(x), state)
+
+    @property
+    def output_features(self) -> int:
+        return self.cell.output_features
 
 
 def _as_function(readout: Readout, features: int) -> Callable[[Tensor], Tensor]:

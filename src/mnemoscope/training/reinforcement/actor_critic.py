@@ -62,8 +62,8 @@ class ActorCritic(Model):
 
     def step(self, observations: Tensor, state: State) -> tuple[PolicyAndValue, State]:
         """Return policy and value for one observation each, (batch, ...), and the next state."""
-        state = self.cell(self.encode(observations), state)
-        return self._read(self.cell.output(state)), state
+        outputs, state = self.cell.step(self.encode(observations), state)
+        return self._read(outputs), state
 
     def _read(self, outputs: Tensor) -> PolicyAndValue:
         scores, values = self.readout(outputs).split([self.actions, 1], dim=-1)
