@@ -1,5 +1,6 @@
 """The language check of `make lint`: it finds odd phrases in prose, and leaves code alone."""
 
+import json
 import re
 import sys
 from pathlib import Path
@@ -29,6 +30,17 @@ def test_docstrings_comments_and_paragraphs_are_found(language, tmp_path):
     page = tmp_path / "page.md"
     page.write_text("# Title\n\nSome text.\n\n```python\ntold = 1\n```\n")
     assert [each.line for each in language.passages(page)] == [1, 3]
+    notebook = tmp_path / "notebook.ipynb"
+    cells = [
+        {"cell_type": "markdown", "source": ["# Title\n", "\n", "Some text.\n"]},
+        {"cell_type": "code", "source": ["told = 1  # a comment\n"], "outputs": [{"text": ["told"]}]},
+    ]
+    notebook.write_text(json.dumps({"cells": cells}))
+    assert [(each.kind, each.line, each.text) for each in language.passages(notebook)] == [
+        ("markdown", 1, "# Title"),
+        ("markdown", 1, "Some text.\n"),
+        ("comment", 2, "a comment"),
+    ]
 
 
 def test_code_inside_prose_does_not_count(language):

@@ -1,4 +1,4 @@
-"""Check the language of docstrings, comments and Markdown against a list of phrases that read oddly.
+"""Check the language of docstrings, comments, Markdown and notebooks against a list of phrases that read oddly.
 
     python tools/language.py                 every hit in the repository, and the counts
     python tools/language.py --check         fail if a count exceeds the one committed in language.toml
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import ast
 import io
+import json
 import re
 import sys
 import tokenize
@@ -19,7 +20,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
@@ -63,12 +64,20 @@ def comments(path: Path, source: str) -> Iterator[Passage]:
 
 
 def passages(path: Path) -> Iterator[Passage]:
-    """Yield all prose of a Python or Markdown file."""
+    """Yield all prose of a Python file, a Markdown file or a notebook."""
     source = path.read_text(encoding="utf-8")
+    if path.suffix == ".ipynb":
+        yield from _prose_of_notebook(path, json.loads(source))
+        return
     if path.suffix == ".py":
         yield from docstrings(path, ast.parse(source))
         yield from comments(path, source)
         return
+    yield from paragraphs(path, source)
+
+
+def paragraphs(path: Path, source: str) -> Iterator[Passage]:
+    """Yield the paragraphs of Markdown without its code."""
     line = 1
     for paragraph in re.split(
         r"(\n\s*\n)", re.sub(r"```.*?```", lambda code: "\n" * code[0].count("\n"), source, flags=re.DOTALL)
@@ -78,10 +87,18 @@ def passages(path: Path) -> Iterator[Passage]:
         line += paragraph.count("\n")
 
 
+def _prose_of_notebook(path: Path, notebook: dict[str, Any]) -> Iterator[Passage]:
+    """Yield the prose of the cells; the line is the number of the cell."""
+    for number, cell in enumerate(notebook["cells"], 1):
+        read = paragraphs if cell["cell_type"] == "markdown" else comments
+        yield from (passage._replace(line=number) for passage in read(path, "".join(cell["source"])))
+
+
 def python_and_markdown(paths: list[Path]) -> Iterator[Path]:
     """Yield the files to check, below folders or as given."""
     for path in paths:
-        found = [path] if path.is_file() else sorted(path.rglob("*.py")) + sorted(path.rglob("*.md"))
+        below = (sorted(path.rglob(f"*.{suffix}")) for suffix in ("py", "md", "ipynb"))
+        found = [path] if path.is_file() else [each for files in below for each in files]
         yield from (
             each for each in found if not {".venv", "build", "runs", "results"} & {*each.relative_to(ROOT).parts}
         )

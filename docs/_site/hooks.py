@@ -42,13 +42,14 @@ GENERATED_FROM = {
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the first page, the generated pages, and the files outside docs."""
+    """Add the first page, the generated pages, the notebooks as pages, and the files outside docs."""
     sys.path.insert(0, str(Path(__file__).parent))
     from generated import pages  # pyright: ignore[reportMissingImports]
+    from notebooks import notebook_pages  # pyright: ignore[reportMissingImports]
 
     added = {"index.md": (ROOT / "README.md").read_text(encoding="utf-8"), **pages(ROOT / "results")}
-    for name, text in added.items():
-        files.append(File.generated(config, name, content=text))
+    for name, content in (added | notebook_pages(ROOT / "docs" / "gallery")).items():
+        files.append(File.generated(config, name, content=content))
     for pattern in EXTRA_FILES:
         for path in sorted(ROOT.glob(pattern)):
             files.append(File.generated(config, path.relative_to(ROOT).as_posix(), abs_src_path=str(path)))
@@ -70,10 +71,10 @@ def in_repository(path: str) -> str:
 
 
 def in_site(path: str) -> str:
-    """Return the path in the site of a file of the repository."""
+    """Return the path in the site of a file of the repository; a notebook leads to its page."""
     if path == "README.md":
         return "index.md"
-    return path.removeprefix("docs/")
+    return re.sub(r"\.ipynb$", ".md", path.removeprefix("docs/"))
 
 
 def _relinked(text: str, page: str) -> str:

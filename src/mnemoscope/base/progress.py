@@ -1,19 +1,23 @@
-"""Progress bars that draw on the terminal, or send their state to a listener in a worker process. Imports no torch."""
+"""Progress bars for terminals and notebooks; in a worker process a listener receives their state. Imports no torch."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
-from tqdm import tqdm
+with warnings.catch_warnings():
+    # In a notebook it warns that it is experimental, or that it falls back to text because ipywidgets is missing.
+    warnings.simplefilter("ignore")
+    from tqdm.autonotebook import tqdm as tqdm
 
 PATIENCE = 3.0
 """Seconds after which a loop that is usually short shows a bar."""
 
 
 class Bar(tqdm):
-    """A tqdm bar whose state a listener can receive instead of the terminal.
+    """A tqdm bar whose state a listener can receive instead of the screen.
 
     >>> states = []
     >>> with redirect_progress(states.append):
@@ -25,9 +29,14 @@ class Bar(tqdm):
 
     listener: ClassVar[Callable[[dict[str, Any]], None] | None] = None
 
-    def display(self, msg: str | None = None, pos: int | None = None) -> None:
+    def __init__(self, *args: Any, **options: Any) -> None:
+        if Bar.listener is not None and tqdm.__name__ == "tqdm_notebook":
+            options["display"] = False  # the widget, which appears before the first call of `display`
+        super().__init__(*args, **options)
+
+    def display(self, *args: Any, **options: Any) -> None:
         if Bar.listener is None:
-            super().display(msg, pos)
+            super().display(*args, **options)
         else:
             state = {"description": self.desc.rstrip(": "), "done": self.n, "total": self.total, "unit": self.unit}
             Bar.listener({**state, "postfix": str(self.postfix or "")})

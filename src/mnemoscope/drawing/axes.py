@@ -18,7 +18,10 @@ else:
 
 def new_figure(width: float, height: float) -> Figure:
     """Return an empty figure of this size in inches, which belongs to no window (needs the `report` extra)."""
-    return import_report_extra("matplotlib.figure").Figure(figsize=(width, height), layout="constrained")
+    import_report_extra("matplotlib")
+    from mnemoscope.base.inline_figure import InlineFigure
+
+    return InlineFigure(figsize=(width, height), layout="constrained")
 
 
 def style_axes(axes: Any, colours: Colours, font_size: float) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 
-from tqdm import tqdm
-
+from mnemoscope.base.progress import tqdm
 from mnemoscope.engines.job import Event, Outcome, Progress
 
 

@@ -51,9 +51,9 @@ def draw_samples(
 
     The right answer is framed if it is among the objects.
     """
-    from matplotlib.figure import Figure
+    from mnemoscope.base.inline_figure import InlineFigure
 
-    figure = Figure(figsize=(2.3 * columns, 2.5 * ceil(len(tasks) / columns)), layout="constrained")
+    figure = InlineFigure(figsize=(2.3 * columns, 2.5 * ceil(len(tasks) / columns)), layout="constrained")
     panels = figure.subplots(ceil(len(tasks) / columns), columns, squeeze=False).flatten()
     for panel in panels:
         panel.axis("off")
