@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
+import subprocess
 import sys
 import time
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
@@ -32,9 +33,27 @@ def command() -> str:
     return f"python benchmarks/{Path(sys.argv[0]).name} {' '.join(sys.argv[1:])}".strip()
 
 
+def commit(checkout: Path, folder: str = ".") -> str:
+    """Return the last commit that changed a folder of a checkout, its date, and whether files differ from it."""
+
+    def git(*arguments: str) -> str:
+        return subprocess.run(
+            ["git", "-C", str(checkout), *arguments, "--", folder], check=True, capture_output=True, text=True
+        ).stdout.strip()
+
+    changed = git("status", "--porcelain", "--untracked-files=no")
+    return git("log", "-1", "--format=%h of %cs") + (" with changes" if changed else "")
+
+
+def library_commit() -> str:
+    """Return the last commit that changed the library, src/."""
+    return commit(RESULTS.parent.parent, "src")
+
+
 def write_json(path: Path, **content: Any) -> None:
-    """Write the command, the machine and the measurements."""
-    path.write_text(json.dumps({"command": command(), "environment": environment(), **content}, indent=1) + "\n")
+    """Write the command, the commit of the library, the machine and the measurements."""
+    header = {"command": command(), "commit": library_commit(), "environment": environment()}
+    path.write_text(json.dumps({**header, **content}, indent=1) + "\n")
 
 
 def synchronise(device: str) -> None:

@@ -91,13 +91,32 @@ def test_the_numbers_of_the_paper_are_those_measured():
     quoted = re.search(r"<!-- scoreboard -->(.*?)<!-- end -->", PAPER, re.DOTALL)
     assert quoted is not None
     assert board.startswith(" ".join(quoted[1].split()))
-    rows = json.loads((ROOT / "benchmarks" / "results" / "fixed_points.json").read_text())["rows"]
-    found = {(row["network"], row.get("method", row.get("who"))): row for row in rows if row["starts"] in (128, 1024)}
-    for network in ("elman 64", "gru 64"):
-        for method in ("mnemoscope, all starts", "mnemoscope, adaptive"):
-            ours = found[network, method]
-            assert (ours["points"], ours["true"], ours["index_sum"]) == (27, 27, 1)
-            assert ours["largest_q"] < 1e-29
-    peer = found["gru 64", "fixed-point-finder"]
-    assert (peer["points"], peer["true"]) == (1024, 0)
-    assert peer["largest_q"] < 1.3e-4
+    measured = json.loads((ROOT / "benchmarks" / "results" / "fixed_points.json").read_text())
+    assert measured["peer"]["commit"].startswith("1a30417 ")
+    rows = [row for row in measured["rows"] if row["method"] != "growth with starts"]
+    found = {(row["network"], row["method"]): row for row in rows}
+
+    def counts(network, method):
+        row = found[network, method]
+        return row["points"], row["loose"], row["true"]
+
+    for network in ("elman 64", "gru 64", "lstm 16"):
+        assert counts(network, "mnemoscope, adaptive") == (27, 27, 27)
+        assert 0.07 < found[network, "mnemoscope, adaptive"]["seconds"] < 0.135
+    assert counts("elman 64", "mnemoscope, all starts") == (25, 25, 25)
+    assert counts("gru 64", "mnemoscope, all starts") == (27, 27, 27)
+    assert counts("elman 64", "fixed-point-finder, defaults") == (27, 27, 0)
+    assert found["elman 64", "fixed-point-finder, defaults"]["largest_q"] < 4e-13
+    assert counts("gru 64", "fixed-point-finder, defaults") == (0, 0, 0)
+    assert counts("gru 64", "fixed-point-finder, float64") == (1024, 0, 0)
+    assert counts("gru 64", "fixed-point-finder, tight, lr_init=0.1") == (27, 27, 27)
+    assert found["lstm 16", "fixed-point-finder, defaults, starts h"]["error"].startswith("IndexError: ")
+    seconds = {
+        ("elman 64", "fixed-point-finder, defaults"): "1.9 s",
+        ("gru 64", "fixed-point-finder, float64"): "91 s",
+        ("gru 64", "fixed-point-finder, tight, lr_init=0.1"): "31 s",
+        ("gru 64", "mnemoscope, all starts"): "0.43 s",
+    }
+    for row, text in seconds.items():
+        assert f"{found[row]['seconds']:.2g} s" == text
+        assert text in PAPER
