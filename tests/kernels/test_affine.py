@@ -110,6 +110,17 @@ def test_transforms_of_torch_func(family):
     assert errors([tangent], [jvp(loop, leaves, leaves)[1][0]])[0] < 1e-14
 
 
+def test_many_gradients_at_a_time():
+    given = problem("kda", 5, batch=1)
+    outputs, _ = given.scan(chunk=4)
+    into = torch.randn(3, *outputs.shape, dtype=torch.float64)
+    wanted = given.leaves[:-1]
+    many = torch.autograd.grad(outputs, wanted, into, is_grads_batched=True, retain_graph=True)
+    for i in range(3):
+        one = torch.autograd.grad(outputs, wanted, into[i], retain_graph=True)
+        assert max(errors([x[i] for x in many], one)) < 1e-14
+
+
 def test_bfloat16_is_computed_in_float32():
     given = problem("gated deltanet", 20).to(torch.bfloat16)
     outputs, state = given.scan()

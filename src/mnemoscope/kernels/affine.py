@@ -11,14 +11,16 @@ can be computed in chunks (`affine_chunks`).
 from __future__ import annotations
 
 from math import ceil
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 from torch.nn.functional import pad
 
 from mnemoscope.base.array_types import Bool, Float
-from mnemoscope.kernels.affine_chunks import chunked
+from mnemoscope.kernels.affine_chunks import Chunks, Trace, chunked, chunked_backward
+from mnemoscope.kernels.batched_gradients import loop_over_batch
 
 CHUNK = 64
 """Steps of a chunk, unless it is chosen or the sequence is shorter."""
@@ -174,13 +176,48 @@ def _chunks(
     if micro_steps > 1:  # only the last micro-step is read
         q = pad(q.unsqueeze(1), (0, 0, 0, 0, 0, 0, micro_steps - 1, 0)).flatten(0, 1)
     size = min(CHUNK, steps) if chunk is None else chunk
-    q, k, v, g, erase = (
-        *(_split(x, size) for x in (q, k, v, g)),
-        None if a is None or b is None else (_split(a, size), _split(b, size)),
-    )
-    outputs, state = chunked(q, k, v, g, erase, state.flatten(0, 1))
+    split = (None if x is None else _split(x, size) for x in (q, k, v, g, a, b))
+    outputs, state = _run(Chunks._make((*split, state.flatten(0, 1))))
     outputs = outputs[:, :, :size].flatten(1, 2)[:, :steps].unflatten(0, (batch, heads)).permute(2, 0, 1, 3)
     return outputs[micro_steps - 1 :: micro_steps], state.unflatten(0, (batch, heads))
+
+
+def _run(given: Chunks) -> tuple[Tensor, Tensor]:
+    """Run the chunks with the backward pass written out, or with the one of torch if a transform needs it."""
+    if torch._C._are_functorch_transforms_active() or any(_has_tangent(x) for x in given):
+        return chunked(given)[:2]
+    outputs, state = _Chunks.apply(*given)  # pyright: ignore[reportGeneralTypeIssues]
+    return outputs, state
+
+
+def _has_tangent(x: Tensor | None) -> bool:
+    return x is not None and forward_ad._current_level >= 0 and forward_ad.unpack_dual(x).tangent is not None
+
+
+class _Chunks(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, *given: Any) -> tuple[Tensor, Tensor]:
+        outputs, state, trace = chunked(Chunks(*given))
+        ctx.save_for_backward(*given, *trace)
+        return outputs, state
+
+    @staticmethod
+    def backward(ctx: Any, *into: Any) -> Any:
+        given, trace = Chunks(*ctx.saved_tensors[:7]), Trace(*ctx.saved_tensors[7:])
+        with torch.autocast(given.q.device.type, enabled=False):
+            if torch.is_grad_enabled():
+                return _differentiable_gradients(given, ctx.needs_input_grad, into)
+            return loop_over_batch(lambda *into: chunked_backward(given, trace, *into), *into)
+
+
+def _differentiable_gradients(
+    given: Chunks, needed: tuple[bool, ...], into: tuple[Tensor, Tensor]
+) -> tuple[Tensor | None, ...]:
+    """Return the gradients with a graph, for second derivatives."""
+    given = Chunks._make(None if x is None else x.view_as(x) for x in given)  # one may be a function of another
+    wanted: list[Any] = [x for x, need in zip(given, needed, strict=True) if need]
+    found = iter(torch.autograd.grad(chunked(given)[:2], wanted, into, create_graph=True, materialize_grads=True))
+    return tuple(next(found) if need else None for need in needed)
 
 
 def _split(x: Tensor, size: int) -> Tensor:
@@ -188,4 +225,4 @@ def _split(x: Tensor, size: int) -> Tensor:
     chunks, steps = ceil(len(x) / size), 1 << (size - 1).bit_length()
     x = x.permute(1, 2, 0, 3).flatten(0, 1)
     x = pad(x, (0, 0, 0, chunks * size - x.shape[1])).unflatten(1, (chunks, size))
-    return pad(x, (0, 0, 0, steps - size)) if steps > size else x
+    return pad(x, (0, 0, 0, steps - size)).contiguous()
