@@ -118,7 +118,7 @@ def _carried(moved: Tensor, added: Tensor, state: Tensor) -> tuple[Tensor, Tenso
 
 
 def chunked_backward(given: Chunks, trace: Trace, into_outputs: Tensor, into_state: Tensor) -> Chunks:
-    """Return the gradients of what was given from those of the outputs and of the final state."""
+    """Return the gradients of the arguments of `chunked` from those of the outputs and of the final state."""
     products, starts, W, U = trace
     reads, writes, g, v = _stacked(given)
     written = _kinds(v, U)
