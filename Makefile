@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-quick test-matrix test-all lint pytest bench soak numerics scoreboard docs build clean
+.PHONY: demo test test-quick test-matrix test-all lint types pytest bench soak numerics scoreboard docs build clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -14,7 +14,7 @@ demo: .venv/installed  ## train a 3-bit flip-flop, find its fixed points, write 
 	$(BIN)/mnemoscope demo
 
 test: .venv/installed  ## lint, types, tests and docstring examples
-	$(MAKE) --no-print-directory --jobs 2 lint pytest  # together: the type checker uses only one core
+	$(MAKE) --no-print-directory --jobs 2 lint pytest  # together: the checks of lint use only one core
 
 pytest: .venv/installed
 	# a thread for each of the two processes, since more would wait for each other; bytecode for the processes they start
@@ -30,12 +30,15 @@ test-matrix: .venv/installed  ## the same tests with every supported Python of t
 	$(BIN)/python tools/python_matrix.py $(QUICK)
 
 test-all: export MNEMOSCOPE_SLOW = 1
-test-all: test  ## the same with the slow tests and every case of every test
+test-all: types test  ## the same with pyright, the slow tests and every case of every test
 
 lint: .venv/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/python tools/language.py --check
+	$(BIN)/ty check --quiet
+
+types: .venv/installed  ## the slower of the two type checkers, which also understands overloads and data classes
 	$(BIN)/pyright
 
 bench: .venv/installed  ## timings as tables and plots under runs/bench; each benchmark's --help has more

@@ -108,9 +108,9 @@ def torch_step(kind: type[nn.RNN] | type[nn.LSTM], symbols: Tensor, targets: Ten
 def released_step(checkout: Path, symbols: Tensor, targets: Tensor) -> Callable[[], None]:
     """Return a training step of the released nnRNN, as in copytask.py."""
     sys.path.insert(0, str(checkout))
-    from RNN_Cell import OrthoRNNCell  # pyright: ignore[reportMissingImports]
+    from RNN_Cell import OrthoRNNCell  # type: ignore
 
-    torch.solve = lambda right, left: (torch.linalg.solve(left, right),)  # pyright: ignore[reportAttributeAccessIssue]
+    torch.solve = lambda right, left: (torch.linalg.solve(left, right),)  # type: ignore
     cell = OrthoRNNCell(INPUTS, UNITS, "modrelu", r_initializer=nn.init.eye_)
     readout = nn.Linear(UNITS, 9)
     cell.log_P.data = henaff(UNITS, complex=False)

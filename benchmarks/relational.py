@@ -12,9 +12,10 @@ float64 too, where rounding is small. The time to draw a batch is measured as we
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from statistics import mean
+from typing import Any
 
 import torch
 from torch.nn.functional import cross_entropy
@@ -153,7 +154,7 @@ def _student(
 
 def _measure(name: str, model: str, repeats: int) -> Measurement:
     single = Iterations(PUBLISHED[name], model, BATCHES[name])
-    work = {
+    work: dict[str, Callable[[], Any]] = {
         "drawing": single.draw,
         "preparing": single.prepare,
         "rest": single.rest,

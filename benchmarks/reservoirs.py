@@ -225,8 +225,8 @@ def _table(rows: list[Measurement], version: str, options: argparse.Namespace) -
 
 def _peer() -> Any:
     try:
-        import reservoirpy  # pyright: ignore[reportMissingImports]
-        import reservoirpy.nodes  # pyright: ignore[reportMissingImports]
+        import reservoirpy  # type: ignore
+        import reservoirpy.nodes  # type: ignore
     except ImportError:
         sys.exit(
             "This benchmark compares with reservoirpy: pip install reservoirpy, or pass --peer <folder that holds it>."

@@ -91,7 +91,7 @@ def _ours(name: str, batch: int, device: str) -> Callable[[], None]:
 
 def _peer(checkout: Path, bits: Tensor) -> Callable[[], None]:
     sys.path.insert(0, str(checkout))
-    from ntm.aio import EncapsulatedNTM  # pyright: ignore[reportMissingImports]
+    from ntm.aio import EncapsulatedNTM  # type: ignore
 
     torch.manual_seed(0)
     length, batch, _ = bits.shape

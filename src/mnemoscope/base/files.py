@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import get_ident
@@ -107,7 +107,7 @@ def _indented(content: Any, margin: str = "") -> str:
 
 
 @contextmanager
-def lock_folder(folder: Path, activity: str) -> Iterator[None]:
+def lock_folder(folder: Path, activity: str) -> Generator[None]:
     """Create a folder and hold an exclusive lock on it while the context lasts.
 
     Args:

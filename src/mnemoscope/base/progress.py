@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
@@ -60,7 +60,7 @@ def slow_bar(steps: range, description: str, *, shown: bool) -> Bar:
 
 
 @contextmanager
-def redirect_progress(listener: Callable[[dict[str, Any]], None]) -> Iterator[None]:
+def redirect_progress(listener: Callable[[dict[str, Any]], None]) -> Generator[None]:
     """Context in which bars send their state to `listener` and draw nothing."""
     Bar.listener = listener
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -20,7 +20,7 @@ def exit_code(stop: KeyboardInterrupt) -> int:
 
 
 @contextmanager
-def command_signals() -> Iterator[None]:
+def command_signals() -> Generator[None]:
     """Raise `Terminated` on SIGTERM inside the context, and exit on Ctrl-C during an import.
 
     Handlers that someone else has set are kept. Python delivers signals to the main thread only, so this context has no

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from threading import RLock
 
@@ -14,7 +14,7 @@ caller has set. Every such change takes this lock: two that overlap would restor
 
 
 @contextmanager
-def restored_generators(devices: Sequence[int] = ()) -> Iterator[None]:
+def restored_generators(devices: Sequence[int] = ()) -> Generator[None]:
     """Restore the global generators, of the CPU and of these GPUs, after the context.
 
     `torch.random.fork_rng` alone is not safe in threads: of two contexts that overlap, each draws the numbers of the

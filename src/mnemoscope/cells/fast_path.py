@@ -91,7 +91,7 @@ def disable_inherited_fast_path(cls: type) -> None:
     def fast_path(self: Any, xs: Tensor, state: State, mask: Tensor | None) -> NoFastPath:
         return NoFastPath(reason)
 
-    cls.fast_path = fast_path  # pyright: ignore[reportAttributeAccessIssue]
+    cls.fast_path = fast_path  # type: ignore
 
 
 def _is_behaviour(name: str) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 import torch
@@ -99,7 +99,7 @@ class ComputedWeights(Cell):
 
 
 @contextmanager
-def _evaluating(network: nn.Module) -> Iterator[None]:
+def _evaluating(network: nn.Module) -> Generator[None]:
     """Switch to evaluation mode: in training mode, reading a spectrally normalised weight changes it."""
     training = [module for module in network.modules() if module.training]
     network.eval()

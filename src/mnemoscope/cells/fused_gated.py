@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any, Literal
 
@@ -118,10 +118,10 @@ class _Cudnn(torch.autograd.Function):
 
 
 @contextmanager
-def _precision_of_products() -> Iterator[None]:
-    before = cudnn.rnn.fp32_precision  # pyright: ignore[reportAttributeAccessIssue]
-    cudnn.rnn.fp32_precision = "ieee" if exact_products() else "tf32"  # pyright: ignore[reportAttributeAccessIssue]
+def _precision_of_products() -> Generator[None]:
+    before = cudnn.rnn.fp32_precision  # type: ignore
+    cudnn.rnn.fp32_precision = "ieee" if exact_products() else "tf32"  # type: ignore
     try:
         yield
     finally:
-        cudnn.rnn.fp32_precision = before  # pyright: ignore[reportAttributeAccessIssue]
+        cudnn.rnn.fp32_precision = before  # type: ignore

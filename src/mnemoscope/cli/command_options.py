@@ -32,7 +32,7 @@ class OptionNames:
 
 
 @cache
-def option_names(command: type) -> OptionNames:
+def option_names(command: Any) -> OptionNames:
     """Return the options of a command, which is a dataclass; those of a `RunConfig` in a field belong to it."""
     switches, single, several = {"help"}, set(), set()
     hints = get_type_hints(command, include_extras=True)

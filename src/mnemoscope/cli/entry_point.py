@@ -6,7 +6,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import replace
 from pathlib import Path
@@ -104,7 +104,7 @@ def _run(words: list[str]) -> int:
 
 
 @contextmanager
-def _print_once(here: ProcessRank) -> Iterator[None]:
+def _print_once(here: ProcessRank) -> Generator[None]:
     """Print only from the first process of each machine: a wrong request is wrong in all of them."""
     if here.local_rank == 0:
         yield

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -28,7 +28,7 @@ _deferred: ContextVar[bool] = ContextVar("deferred", default=False)
 
 
 @contextmanager
-def defer_validation() -> Iterator[None]:
+def defer_validation() -> Generator[None]:
     """Do not check configurations built inside this context.
 
     The parser of the command line builds configurations from parts and would hide our error messages. Later,

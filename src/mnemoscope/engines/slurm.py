@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -92,7 +92,7 @@ def _outcome(job: Job, slurm_job: Any, seconds: float) -> Outcome:
 
 
 @contextmanager
-def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+def _environment(variables: Mapping[str, str]) -> Generator[None]:
     """Set environment variables for the processes that are started inside the context."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)

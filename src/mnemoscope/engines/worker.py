@@ -51,6 +51,6 @@ class _MessageWriter:
 
 
 def _exit_without_parent() -> None:
-    while sys.stdin.buffer.raw.read(1):  # pyright: ignore[reportAttributeAccessIssue]  # blocks until the input closes
+    while sys.stdin.buffer.raw.read(1):  # type: ignore  # blocks until the input closes
         pass
     os._exit(1)

@@ -52,7 +52,7 @@ class _BatchLoop(torch.autograd.Function):
         """Save nothing: the operators that use this raise for second derivatives."""
 
     @staticmethod
-    def vmap(info: Any, in_dims: tuple, pull: Pull, *given: Tensor | None) -> tuple:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def vmap(info: Any, in_dims: tuple, pull: Pull, *given: Tensor | None) -> tuple:  # type: ignore
         results = _each(pull, list(given), list(in_dims[1:]))
         return results, tuple(None if part is None else 0 for part in results)
 
@@ -75,7 +75,7 @@ def _each(pull: Pull, given: list[Tensor | None], dims: list[int | None]) -> tup
 
 def _is_hidden(part: Tensor | None) -> bool:
     """Whether the tensor has a hidden dimension of the older kind."""
-    return part is not None and torch._C._dispatch_keys(part).has(_OLDER)  # pyright: ignore[reportArgumentType]
+    return part is not None and torch._C._dispatch_keys(part).has(_OLDER)  # type: ignore
 
 
 def _shown(part: Tensor | None) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib.util import find_spec
 
@@ -15,7 +15,7 @@ waiting (OMP_WAIT_POLICY=active), and from above 4e6 if they sleep."""
 
 
 @contextmanager
-def useful_threads(h: Tensor) -> Iterator[None]:
+def useful_threads(h: Tensor) -> Generator[None]:
     """Use one thread if a step is too short to be shared: waking the others would take longer than the step.
 
     torch stores the number per thread, so that work on other threads is not slowed. The products of the backward pass
@@ -58,5 +58,5 @@ def exact_products() -> bool:
     """
     chosen = torch.backends.cuda.matmul.fp32_precision
     if chosen == "none":  # inherits the general setting
-        chosen = torch.backends.fp32_precision  # pyright: ignore[reportAttributeAccessIssue]
+        chosen = torch.backends.fp32_precision  # type: ignore
     return chosen != "tf32"

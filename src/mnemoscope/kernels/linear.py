@@ -100,7 +100,7 @@ class _Diagonal(_Scan):
         return (da.sum((0, 1)) if a.dim() == 1 else da), G, dh0
 
     @staticmethod
-    def jvp(ctx: Any, ta: Tensor | None, tu: Tensor | None, th0: Tensor | None) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def jvp(ctx: Any, ta: Tensor | None, tu: Tensor | None, th0: Tensor | None) -> Tensor:  # type: ignore
         a, h0, hs = ctx.saved_tensors
         us = torch.zeros_like(hs) if tu is None else tu
         if ta is not None:
@@ -159,7 +159,7 @@ class _Dense(_Scan):
         return G.flatten(0, 1).mT @ before.conj().flatten(0, 1), G, G[0] @ V.conj()
 
     @staticmethod
-    def jvp(ctx: Any, tV: Tensor | None, tu: Tensor | None, th0: Tensor | None) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def jvp(ctx: Any, tV: Tensor | None, tu: Tensor | None, th0: Tensor | None) -> Tensor:  # type: ignore
         V, h0, hs = ctx.saved_tensors
         us = torch.zeros_like(hs) if tu is None else tu
         if tV is not None:

@@ -151,7 +151,7 @@ def _flag(value: Any, where: str) -> Any:
     raise TypeError(f"{where} is a {type(value).__name__}, which cannot be saved: override pack and unpack.")
 
 
-def _unpack(cls: type, tensors: dict[str, Tensor], flags: Flags) -> Any:
+def _unpack(cls: Any, tensors: dict[str, Tensor], flags: Flags) -> Any:
     known = {field.name for field in fields(cls) if field.init}
     values: dict[str, Any] = {name: tensor for name, tensor in tensors.items() if name in known}
     values |= {name: _tuples(flag) for name, flag in flags.items() if name in known}

@@ -181,7 +181,7 @@ class SingleStepModel(Model):
         nn.Module.__init__(self)  # that of Model would build a readout
         self.network = network
 
-    def forward(  # pyright: ignore[reportIncompatibleMethodOverride]: the inputs are scenes, not a tensor
+    def forward(  # type: ignore # the inputs are scenes, not a tensor
         self, inputs: Scenes, state: tuple[()] | None = None
     ) -> tuple[Float[Tensor, "1 batch choices"], tuple[()]]:
         return self.network(inputs.images, inputs.objects)[None], ()

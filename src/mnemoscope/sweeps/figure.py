@@ -55,7 +55,12 @@ def draw_objective(sweep: Sweep, points: Sequence[PointResult]) -> Figure:
             means = [(position, mean(group)) for position, group in _by_position(runs) if group]
             axes.plot(*zip(*means, strict=True), color=COLOUR["muted"], linewidth=1.2)
         best = [(scale.position(valued[0].values[name]), run.value) for run in valued[0].runs]
-        ring = {"markersize": 10, "markerfacecolor": "none", "markeredgewidth": 1.8, "color": COLOUR["unstable"]}
+        ring: dict[str, Any] = {
+            "markersize": 10,
+            "markerfacecolor": "none",
+            "markeredgewidth": 1.8,
+            "color": COLOUR["unstable"],
+        }
         axes.plot(*zip(*best, strict=True), "o", **ring)
         _format_axes(axes, scale, objective, label_objective=(number - 1) % columns == 0)
     return figure
@@ -81,7 +86,7 @@ def draw_parallel(sweep: Sweep, points: Sequence[PointResult]) -> Figure:
     for index, scale in enumerate(scales):
         axes.axvline(index, color=COLOUR["line"], linewidth=1, zorder=0)
         column = [_values(point)[index] for point in valued]
-        label_style = {"va": "bottom", "color": COLOUR["muted"], "fontsize": PAGE_FONT_SIZE}
+        label_style: dict[str, Any] = {"va": "bottom", "color": COLOUR["muted"], "fontsize": PAGE_FONT_SIZE}
         for height, text in _labels(scale, column, [line[index] for line in lines]):
             axes.annotate(text, (index, height), (5, 0), textcoords="offset points", **label_style)
     axes.set_xticks(range(len(scales)), [scale.name.replace(".", ".\n") for scale in scales])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -187,7 +187,7 @@ class OptunaProposer:
             )
 
     @contextmanager
-    def _quiet(self) -> Iterator[None]:
+    def _quiet(self) -> Generator[None]:
         """Silence messages of Optuna about created studies, and warnings about experimental methods."""
         logging = self.optuna.logging
         before = logging.get_verbosity()

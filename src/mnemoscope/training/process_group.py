@@ -10,7 +10,7 @@ network offers no such gain, as the gradient of its matrix is complete only when
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -171,7 +171,7 @@ class ProcessGroup:
         return _unflat(buffer, whole) if dtype != torch.bool else buffer.view(whole.shape).bool()
 
     @contextmanager
-    def _lost_peer_explained(self) -> Iterator[None]:
+    def _lost_peer_explained(self) -> Generator[None]:
         try:
             yield
         except RuntimeError as error:
@@ -190,7 +190,7 @@ def clear_unused_gradients(parameters: Sequence[Tensor], sums: GradientSums) -> 
 
 
 @contextmanager
-def join_process_group(device: str) -> Iterator[ProcessGroup]:
+def join_process_group(device: str) -> Generator[ProcessGroup]:
     """Join the other processes of this run, if a launcher started several: gloo on CPUs, nccl with a GPU per process.
 
     If the caller has initialised torch.distributed, that process group is used, and the caller assigns the GPUs.

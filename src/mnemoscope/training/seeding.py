@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from hashlib import sha256
 
@@ -12,7 +12,7 @@ from mnemoscope.base.torch_state import restored_generators
 
 
 @contextmanager
-def seeded(*parts: object, device: torch.device | str = "cpu") -> Iterator[None]:
+def seeded(*parts: object, device: torch.device | str = "cpu") -> Generator[None]:
     """Seed torch's global generators by `parts` inside the context, and restore them afterwards.
 
     For code that draws from the global generator and takes no other: weight initialisers, dropout. Such contexts in

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple, get_args
 
@@ -68,7 +68,7 @@ def set_up(
 
 
 @contextmanager
-def cpu_settings(threads: int | None) -> Iterator[None]:
+def cpu_settings(threads: int | None) -> Generator[None]:
     """Use so many CPU threads (None: as before), and treat denormal numbers as 0 in this thread, inside the context.
 
     Some CPUs compute many times slower with denormals, and a converged network is full of them: a quarter of Adam's

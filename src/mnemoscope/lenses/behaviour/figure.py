@@ -40,7 +40,7 @@ def draw_behaviour(
         if behaviour.uninformed is not None:
             axes.axhline(behaviour.uninformed, color=colours["muted"], linestyle=(0, (4, 2)), linewidth=1)
         axes.set(xlabel="step", ylabel="mean square error" if values else "accuracy")
-        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.locator_params(axis="x", integer=True)
         if values and float(behaviour.by_step.nan_to_num(nan=1.0).min()) > 0:
             axes.set_yscale("log")
             axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")  # the page's fonts have no superscripts

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -134,7 +134,7 @@ class BifurcationDiagram(Result):
             json.loads(flags[name]) if isinstance(flags[name], str) else flags[name] for name in ("events", "notes")
         )
         diagram = super().unpack(tensors, {**flags, "events": [], "notes": notes})
-        restored = [Event(**{**event, "branches": tuple(event["branches"])}) for event in events]
+        restored = [Event(**dict[str, Any](event, branches=tuple(event["branches"]))) for event in events]
         return replace(diagram, events=tuple(restored))
 
     @cached_property

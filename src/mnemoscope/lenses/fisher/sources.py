@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import inf
+from typing import Any
 
 import numpy as np
 import torch
@@ -73,7 +74,7 @@ def _vector(system: System, direction: Direction, state: Tensor | None) -> Tenso
     return U[:, _feature(direction, U.shape[1])]
 
 
-def _feature(direction: int | None, features: int) -> int:
+def _feature(direction: Any, features: int) -> int:
     """Return the number of an input feature; it may be omitted if there is only one."""
     if direction is None and features > 1:
         raise ValueError(f"There are {features} input features: pass direction=0 ... {features - 1}, or a vector.")

@@ -110,7 +110,7 @@ def _search_in_waves(
         starts = restarts.next_wave(catalogue, missing, idle)
         starts = starts[: int(min(budget, len(starts)))]
         budget -= len(starts)
-        bar.total += len(starts)
+        bar.total = (bar.total or 0) + len(starts)
         bar.set_postfix(found=len(catalogue), index_sum=catalogue.index_sum)
         outcomes.append(descent.run(starts, bar.update))
         idle = 0 if catalogue.regular > known else idle + 1
@@ -173,6 +173,14 @@ def _slow_points(dynamics: Dynamics, states: Tensor, q: Tensor) -> tuple[FixedPo
 
 
 def _points(dynamics: Dynamics, states: Tensor, q: Tensor, **properties: Any) -> FixedPoints:
-    main = {"states": states.cpu(), "q": q.cpu() * dynamics.rate**2, "jacobians": dynamics.jacobian(states).cpu()}
-    facts = {"continuous": dynamics.continuous, "rate": dynamics.rate, "batch_first": dynamics.batch_first}
+    main: dict[str, Any] = {
+        "states": states.cpu(),
+        "q": q.cpu() * dynamics.rate**2,
+        "jacobians": dynamics.jacobian(states).cpu(),
+    }
+    facts: dict[str, Any] = {
+        "continuous": dynamics.continuous,
+        "rate": dynamics.rate,
+        "batch_first": dynamics.batch_first,
+    }
     return FixedPoints(**main, **facts, **properties)

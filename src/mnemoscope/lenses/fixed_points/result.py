@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
@@ -164,7 +164,7 @@ class FixedPoints(Result):
         main = (self.states[which], self.q[which], self.jacobians[which], self.reached[which])
         regular = None if self.regular is None else self.regular[which]
         signs = None if self.signs is None else self.signs[which]
-        facts = {"rate": self.rate, "regular": regular, "signs": signs, "batch_first": self.batch_first}
+        facts: dict[str, Any] = {"rate": self.rate, "regular": regular, "signs": signs, "batch_first": self.batch_first}
         return FixedPoints(*main, self.continuous, False, **facts)  # no claim of completeness
 
     def __iter__(self) -> Iterator[FixedPoints]:

@@ -34,7 +34,7 @@ def draw_gradients(
     for number, (name, norms) in enumerate(zip(gradients.names, gradients.norms.nanmean(2).numpy(), strict=True)):
         axes.plot(norms, color=colours[COLOURS[number % len(COLOURS)]], linewidth=1.6, label=name or "measured")
     for number, (name, bound) in enumerate((bounds or {}).items()):
-        style = {"color": colours["muted"], "linestyle": DASHES[number % len(DASHES)], "linewidth": 1.4}
+        style: dict[str, Any] = {"color": colours["muted"], "linestyle": DASHES[number % len(DASHES)], "linewidth": 1.4}
         axes.plot(bound.numpy(), label=name, **style)
     axes.set_yscale("log", nonpositive="mask")
     from matplotlib.ticker import LogLocator, NullFormatter

@@ -98,7 +98,7 @@ def draw_load(load: Load, colours: Colours = LIGHT, *, font_size: float = 9) -> 
     recalled, stable = f"recalled, {load.corruption:.0%} of signs flipped", "stable"
     for quantity, label, colour in (("recalled", recalled, "stable"), ("stable", stable, "saddle-2")):
         mean, error = load.mean(quantity).numpy(), load.error(quantity).numpy()
-        style = {"color": colours[colour], "capsize": 2, "marker": "o", "markersize": 3.5}
+        style: dict[str, Any] = {"color": colours[colour], "capsize": 2, "marker": "o", "markersize": 3.5}
         axes.errorbar(per_feature, mean, error, label=label, **style)
     if load.capacity is not None:
         axes.axvline(load.capacity / load.features, color=colours["muted"], linestyle="dotted", linewidth=1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 import torch
@@ -15,7 +15,7 @@ Pairs = Bool[Tensor, "batch objects objects"]
 
 
 @contextmanager
-def evaluation_mode(model: RelationalModel) -> Iterator[None]:
+def evaluation_mode(model: RelationalModel) -> Generator[None]:
     """Switch off randomness and gradients, and restore the mode of the model afterwards."""
     training = model.training
     model.eval()

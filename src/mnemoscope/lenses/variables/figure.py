@@ -29,8 +29,8 @@ def draw_variables(result: Variables, colours: Colours = LIGHT, *, figure: Any =
     above = wave_height(result)
     if figure is None:
         figure = new_figure(11.5, above + 3.1 * rows)
-        figure.get_layout_engine().set(w_pad=0.07, h_pad=0.07)
-    top, bottom = figure.subfigures(2, 1, height_ratios=(above, 3.1 * rows), hspace=0.04)
+        figure.set_layout_engine("constrained", w_pad=0.07, h_pad=0.07)
+    top, bottom = figure.subfigures(2, 1, height_ratios=(above, 3.1 * rows), hspace=0.04)  # type: ignore
     draw_wave(result, 0, colours, figure=top, font_size=font_size)
     draw_evidence(result, colours, figure=bottom, font_size=font_size)
     return figure
@@ -197,7 +197,12 @@ def _legend(axes: Any, colours: Colours, font_size: float) -> None:
     from matplotlib.transforms import offset_copy
 
     below = offset_copy(axes.transAxes, axes.figure, y=-3.4 * font_size, units="points")
-    style = {"loc": "upper center", "bbox_to_anchor": (0.5, 0), "bbox_transform": below, "borderaxespad": 0}
+    style: dict[str, Any] = {
+        "loc": "upper center",
+        "bbox_to_anchor": (0.5, 0),
+        "bbox_transform": below,
+        "borderaxespad": 0,
+    }
     style |= {"handletextpad": 0.3, "columnspacing": 0.9, "handlelength": 1.4, "ncols": 4 if font_size < 12 else 2}
     if axes.get_legend_handles_labels()[0]:
         axes.legend(frameon=False, labelcolor=colours["ink"], **style)

@@ -37,7 +37,7 @@ def draw_wave(
         axes.set_axis_off()
         verdict = "No variables were found." if result.structure is None else "Variables were found, but not tested."
         text = f"{verdict}\n{fill(result.reason, 96 if font_size < 12 else 64)}"
-        style = {"ha": "center", "va": "center", "transform": axes.transAxes, "linespacing": 1.5}
+        style: dict[str, Any] = {"ha": "center", "va": "center", "transform": axes.transAxes, "linespacing": 1.5}
         axes.text(0.5, 0.5, text, color=colours["ink"], size=font_size + 1, **style)
         return figure
     batch = trials.decoded.shape[1]

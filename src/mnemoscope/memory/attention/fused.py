@@ -70,7 +70,7 @@ def _run(net: AttentiveCell, options: Screening, xs: Tensor, state: AttentiveSta
         assert isinstance(cell, Elman)
         us, recurrent, bias_of_phi, c = cell.drive(xs), cell.connectivity(), getattr(cell.phi, "bias", None), None
     direction = alignment.direction if isinstance(alignment, Additive) else None
-    weights = Weights(recurrent, bias_of_phi, alignment.query.weight, alignment.key.weight, direction)  # pyright: ignore[reportArgumentType]
+    weights = Weights(recurrent, bias_of_phi, alignment.query.weight, alignment.key.weight, direction)  # type: ignore
     score = state.score.detach().masked_fill(state.filled <= 0, EMPTY)
     outputs, h, c, rows, score = screened_scan(us, Start(state.s, c, state.rows, score), weights, options)
     inner = h if c is None else LSTMState(h, c)

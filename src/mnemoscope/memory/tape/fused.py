@@ -75,7 +75,7 @@ def _is_known(cell: Cell) -> bool:
             return False
     if isinstance(cell, MatrixLSTM):
         return cell.is_linear
-    return cell.drive.is_linear if isinstance(cell, MatrixRNN) else is_unmodified(cell.drive, nn.Linear)  # pyright: ignore[reportArgumentType]
+    return cell.drive.is_linear if isinstance(cell, MatrixRNN) else is_unmodified(cell.drive, nn.Linear)  # type: ignore
 
 
 def as_vectors(cell: Cell) -> Controller:

@@ -143,7 +143,7 @@ class Heads(nn.Module):
             split = zip(together.split(self.sizes), counts, strict=True)
             parts = [part.unflatten(0, (count, -1)) for part, count in split]
         else:
-            parts = [_by_head(each, count) for each, count in zip(maps, counts, strict=True)]  # pyright: ignore[reportArgumentType]
+            parts = [_by_head(each, count) for each, count in zip(maps, counts, strict=True)]  # type: ignore
         key, change, moves, rest = parts
         erase, add = change.split(self.writers)
         strength, gate, gamma = rest.unbind(1)

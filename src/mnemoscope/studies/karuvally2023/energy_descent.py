@@ -380,7 +380,9 @@ def _trace(generator: torch.Generator) -> dict[str, list[float]]:
         fields.append(weights.step(fields[-1], y))
         following.append(weights.step(following[-1], weights.sigma_f(following[-1])))
     along, free = torch.stack(fields), torch.stack(following)
-    traces = {variant: map_energy(weights, along, y.expand_as(along), variant).total for variant in VARIANTS}
+    traces: dict[str, Tensor] = {
+        variant: map_energy(weights, along, y.expand_as(along), variant).total for variant in VARIANTS
+    }
     traces["following"] = map_energy(weights, free, weights.sigma_f(free)).total
     return {name: rounded(values - values[0]) for name, values in traces.items()}
 
