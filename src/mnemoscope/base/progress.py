@@ -16,7 +16,7 @@ PATIENCE = 3.0
 """Seconds after which a loop that is usually short shows a bar."""
 
 
-class Bar(tqdm):
+class Bar(tqdm):  # ty: ignore[unsupported-base] (one of two classes, chosen above)
     """A tqdm bar whose state a listener can receive instead of the screen.
 
     >>> states = []
