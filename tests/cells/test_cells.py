@@ -14,6 +14,7 @@ from mnemoscope.cells.matrix import MLSTM, GatedDeltaNet, MatrixRNN, QueueMemory
 from mnemoscope.cells.nonlinearities import NAMES, Nonlinearity, make_nonlinearity
 from mnemoscope.cells.state import leaves, map_state, pad_slots
 from mnemoscope.networks.matrix import matrix_rnn
+from tests.slow import representatives
 
 FLOAT64_ROUNDING = 1e-12  # sums of some tens of terms of order 1
 
@@ -255,6 +256,7 @@ def _outputs(network, xs):
     return torch.stack(outputs)
 
 
+@representatives("gru-stack-older-spectral", "lstm-projected-pruned-twice", "rnn-own", "rnn-relu-own")
 @pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN")
 def test_computed_weights_are_shared(computed):
     cell, xs = ms.adapt(computed.double()), torch.randn(5, 2, 3, dtype=torch.float64)
@@ -271,6 +273,14 @@ def test_computed_weights_are_shared(computed):
     assert cell.output(cell.initial_state(2)).shape == after.shape[1:]
 
 
+@representatives(
+    "gru-cell-pruned-twice",
+    "gru-stack-pruned-twice",
+    "lstm-cell-pruned",
+    "lstm-projected-pruned",
+    "rnn-cell-weight",
+    "rnn-relu-pruned",
+)
 @pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN")
 def test_computed_weights_freeze(computed):
     _outputs(computed, torch.randn(5, 2, 3))

@@ -58,6 +58,7 @@ def flow_by_loops(memory, x, state):
     return EpisodicState(f, h, d)
 
 
+@representatives("polynomial-logistic", "relu-tanh", "softmax-linear")
 @pytest.mark.parametrize(("sigma_f", "sigma_h"), BOTH)
 def test_the_flow_is_equation_2(sigma_f, sigma_h):
     memory = some_memory(sigma_f, sigma_h).requires_grad_(False)
@@ -93,6 +94,7 @@ def test_jacobians_of_the_flow_match_finite_differences(sigma_f, sigma_h, times)
             torch.testing.assert_close(J[:, :, unit], (4 * near - far) / 3, rtol=0, atol=1e-10)
 
 
+@representatives("times4")
 @pytest.mark.parametrize("times", TIMES)
 def test_velocities_are_those_of_the_trajectory(times):
     """Compare with differences along the solution, which does not use the velocities of instantaneous populations."""
@@ -174,6 +176,7 @@ def test_integrate_takes_inputs_as_tensors_and_functions():
     assert (rising.V_f[-1] - held.V_f[-1]).abs().max() > 0.01
 
 
+@representatives("linear-relu", "relu-softmax", "softmax-logistic", "tanh-polynomial")
 @pytest.mark.parametrize(("sigma_f", "sigma_h"), BOTH)
 def test_the_maps_their_jacobians_and_the_semi_conjugacy(sigma_f, sigma_h):
     memory = some_memory(sigma_f, sigma_h).requires_grad_(False)

@@ -8,6 +8,7 @@ import torch
 
 import mnemoscope as ms
 from mnemoscope.cells.lagrangians import LAGRANGIANS, Logistic, Polynomial, ReLU, Softmax, Tanh, make_lagrangian
+from tests.slow import representatives
 
 mp.mp.dps = 50
 DIGITS = 4e-15  # relative error: about twenty roundings of float64 and no other loss
@@ -53,6 +54,9 @@ def units(values):
     return torch.tensor(values, dtype=torch.float64).unsqueeze(1)
 
 
+@representatives(
+    "linear", "logistic, beta = 2.5", "polynomial, degree = 1.5", "polynomial, degree = 4", "relu", "tanh, beta = 2.5"
+)
 @pytest.mark.parametrize("sigma", EACH, ids=lambda sigma: sigma.extra_repr())
 def test_values_slopes_and_gradients_to_all_digits(sigma):
     given = [x for x in PLACES if x or getattr(sigma, "degree", 2) >= 2]  # slopes of degree < 2 are infinite at 0
@@ -70,6 +74,7 @@ def test_values_slopes_and_gradients_to_all_digits(sigma):
     assert_same(gradient[:, 0], [fires(one) for one in at], far)
 
 
+@representatives("linear", "logistic", "polynomial, degree = 1.5", "relu", "tanh, beta = 2.5")
 @pytest.mark.parametrize("sigma", EACH, ids=lambda sigma: sigma.extra_repr())
 def test_conjugates_to_all_digits(sigma):
     given = [*FIRED, *(-one for one in FIRED)] if sigma.low < 0 else FIRED

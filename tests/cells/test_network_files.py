@@ -10,6 +10,7 @@ from safetensors.torch import save_file
 
 import mnemoscope as ms
 from mnemoscope.cells import load_network
+from tests.slow import representatives
 
 NETWORKS = {
     "rnn": torch.nn.RNN(3, 5),
@@ -20,6 +21,7 @@ NETWORKS = {
 }
 
 
+@representatives("gru-.safetensors", "lstm-projected-.safetensors", "rnn-.pt", "rnn-relu-.pt")
 @pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN")
 @pytest.mark.parametrize("suffix", [".pt", ".safetensors"])
 @pytest.mark.parametrize("name", NETWORKS)

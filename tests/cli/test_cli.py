@@ -50,6 +50,7 @@ def test_every_command_has_help(command, capsys):
     assert "--json" in text
 
 
+@representatives("lenses", "tasks")
 @pytest.mark.parametrize("what", ["cells", "networks", "tasks", "lenses", "studies"])
 def test_a_list_has_name_summary_and_source(what, capsys):
     assert main(["list", what, "--json"]) == 0
@@ -146,6 +147,7 @@ def test_options_of_the_preset_are_dropped_for_another_task(tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["steps"] == 6
 
 
+@representatives("words5", "words6")
 @pytest.mark.parametrize(
     "words",
     [

@@ -66,6 +66,14 @@ def both(name, mask=None):
 # --- the elementwise scan ---------------------------------------------------------------------------------------------
 
 
+@representatives(
+    "linear-dtype4-True-1-3-2",
+    "logistic-dtype7-True-1-3-2",
+    "modrelu-dtype2-True-6-5-7",
+    "modrelu-dtype6-False-1-1-1",
+    "relu-dtype1-True-1-3-2",
+    "tanh-dtype5-False-1-1-1",
+)
 @pytest.mark.parametrize(("time", "batch", "units"), [(1, 1, 1), (1, 3, 2), (17, 1, 5), (6, 5, 7)])
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize(("name", "dtype"), KINDS)
@@ -133,6 +141,7 @@ def test_memory_layout_does_not_matter():
     torch.testing.assert_close(elementwise_scan(us, held, V, "tanh"), reference(us, held, V, "tanh"), **ROUNDING)
 
 
+@representatives("linear-True-nan", "logistic-False-nan", "modrelu-False-nan", "relu-False-inf", "tanh-False-nan")
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf])
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("name", REAL)
@@ -307,6 +316,14 @@ def random_state(cell, batch):
     return map_state(lambda part: (0.7 * torch.randn_like(part)).requires_grad_(), cell.initial_state(batch))
 
 
+@representatives(
+    "elman-linear-cpu-9-1",
+    "elman-logistic-cpu-1-3",
+    "elman-modrelu-cpu-1-1",
+    "mixed-cpu-1-1",
+    "stack-cpu-9-1",
+    "torch-rnn-cpu-1-1",
+)
 @pytest.mark.parametrize(("time", "batch"), [(1, 1), (1, 3), (9, 1), (12, 5)])
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", CELLS)

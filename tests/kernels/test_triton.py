@@ -81,6 +81,9 @@ def test_every_plan_equals_the_recurrence_and_its_gradient(monkeypatch, way, nam
     assert_near(dh0, dh)
 
 
+@representatives(
+    "linear-steps", "logistic-steps", "modrelu-block", "modrelu-steps", "relu-steps", "tanh-grid", "tanh-steps"
+)
 @pytest.mark.filterwarnings("ignore:(invalid|overflow).*:RuntimeWarning")  # of numpy, behind the interpreter
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", ACTIVATIONS)
@@ -150,6 +153,7 @@ def test_six_bfloat16_products_approximate_a_float32_product():
         assert (fewer - exact).norm() > 2 * (product - exact).norm()
 
 
+@representatives("1")
 @pytest.mark.parametrize("rows", [1, 7, 64, 130, 1000 if GPU else 200])
 def test_the_gradient_of_the_matrix(monkeypatch, rows):
     monkeypatch.setattr(triton_outer, "GROUP", 64)

@@ -86,6 +86,7 @@ def test_attention_matches_a_step_by_step_reference(past, kind, options):
     assert (found.scores is None) == (past == "full")
 
 
+@representatives("full", "normalised", "one and one")
 @pytest.mark.parametrize("past", PASTS)
 def test_a_masked_sequence_gives_the_same_as_the_shorter_sequence(past):
     cell = attentive(PASTS[past], LSTM)
@@ -251,6 +252,7 @@ def omegas(t, start, k, s):
         yield torch.tensor([1 / (t + i) for i in chosen], dtype=torch.float64).prod().item()
 
 
+@representatives("2-1")
 @pytest.mark.parametrize("t", [1, 2, 5])
 @pytest.mark.parametrize("k", range(9))
 def test_recursions_equal_the_sums_over_subsets(t, k):
@@ -265,6 +267,7 @@ def test_recursions_equal_the_sums_over_subsets(t, k):
         )
 
 
+@representatives("1-1")
 @pytest.mark.parametrize("t", [1, 3])
 @pytest.mark.parametrize("k", [1, 4, 30])
 def test_the_lemmas_on_theta_and_chi_hold(t, k):
@@ -345,6 +348,7 @@ def test_linear_norms_match_a_linear_network_with_uniform_attention():
     assert torch.allclose(found.sqrt(), linear_norms(V, uniform(10), 0.7), rtol=1e-12)
 
 
+@representatives("4-0.2")
 @pytest.mark.parametrize("value", [-0.9, -0.5, 0.0, 0.2, 0.5, 0.5 + 0.45j, -0.3 + 0.5j])
 @pytest.mark.parametrize("t", [1, 4])
 def test_the_exponent_under_uniform_attention_matches_the_recursion(t, value):
@@ -392,6 +396,7 @@ def breadth_first(counted, taken):
     return found
 
 
+@representatives("full-None", "normalised-0.4", "one and one-0.4")
 @pytest.mark.parametrize("threshold", [None, 0.0, 0.1, 0.4])
 @pytest.mark.parametrize("past", PASTS)
 def test_depth_and_skips_match_a_breadth_first_search(past, threshold):

@@ -453,6 +453,7 @@ def assert_all(spectrum, kind):
     assert set(spectrum.kind_of_starts) == {kind}, spectrum.summary()
 
 
+@representatives("3.83-3")
 @pytest.mark.parametrize(("r", "period"), [(3.2, 2), (3.5, 4), (3.83, 3)])
 def test_attractors_of_the_logistic_map_are_cycles(r, period):
     attractors = ms.find_attractors(logistic(r), 16, **BRIEFLY)
@@ -784,7 +785,7 @@ def lines_of_points(x, h):
     return torch.stack([h[:, 0], h[:, 1] - 0.1 * torch.sin(2 * math.pi * h[:, 1])], 1)
 
 
-@representatives("0-24-rings", "0-24-lines")
+@representatives("0-24-lines")
 @pytest.mark.parametrize(
     ("function", "width", "number"),
     [(two_rings_of_points, (2.0, 2.0), 2), (lines_of_points, (10.0, 1.4), 3)],

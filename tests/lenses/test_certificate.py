@@ -20,6 +20,8 @@ from ..slow import SLOW
 sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
 from numerics_maps import Map, compare, exhaustive_roots, random_map
 
+from tests.slow import representatives
+
 MISSED = {
     "the origin of a network without biases": ([[6.398, -5.53], [4.828, 5.116]], [0, 0]),
     "two of three": ([[-5.719, 16.668], [4.217, -5.692]], [-0.972, -0.654]),
@@ -38,6 +40,7 @@ def tanh_map(W, b=(0, 0)) -> ms.Dynamics:
     return Map(np.array(W, float), np.array(b, float)).dynamics()
 
 
+@representatives("two near a corner", "two of three")
 @pytest.mark.parametrize("name", MISSED)
 def test_all_points_of_steep_maps_are_found(name):
     W, b = MISSED[name]

@@ -78,6 +78,7 @@ def energy_by_loops(w, V_f, V_h, V_d):
     return E
 
 
+@representatives("logistic-softmax", "relu-linear", "tanh-polynomial")
 @pytest.mark.parametrize(("f", "h"), list(product(SIGMAS, ("linear", "softmax", "polynomial"))))
 def test_the_energy_of_the_flow_equals_loops(f, h):
     w = weights(f, h)
@@ -86,6 +87,9 @@ def test_the_energy_of_the_flow_equals_loops(f, h):
     assert abs(float(energy.total) - energy_by_loops(w, V_f, V_h, V_d)) < 1e-13 * float(energy.size)
 
 
+@representatives(
+    "linear-polynomial", "logistic-relu", "polynomial-linear", "relu-relu", "softmax-linear", "tanh-polynomial"
+)
 @pytest.mark.parametrize(("f", "h"), list(product(SIGMAS, SIGMAS)))
 def test_the_discrete_energy_is_that_of_the_flow_with_memories_at_rest(f, h):
     w = weights(f, h)
@@ -110,6 +114,7 @@ def test_equation_25_and_its_printed_variants_equal_matrix_products():
         map_energy(Weights.from_matrices(X, P, "tanh", "relu"), x, y, "printed 28")
 
 
+@representatives("0.0-0.0-tanh-linear", "0.4-inf-logistic-softmax", "0.4-inf-softmax-relu")
 @pytest.mark.parametrize(
     ("f", "h"), [("tanh", "linear"), ("softmax", "relu"), ("logistic", "softmax"), ("tanh", "tanh")]
 )
@@ -157,6 +162,7 @@ def test_a_hundred_thousand_random_steps_never_rise():
     assert steps >= 100_000
 
 
+@representatives("logistic-linear", "polynomial-tanh", "relu-softmax")
 @pytest.mark.parametrize(("f", "h"), list(product(SIGMAS, SIGMAS)))
 def test_the_identity_holds_for_any_two_convex_functions(f, h):
     w = weights(f, h)
@@ -252,6 +258,9 @@ def test_unbounded_energies_have_no_bound(f, h):
 # Lyapunov functions
 
 
+@representatives(
+    "any-relu", "any-sigma6", "positive-softmax", "symmetric-linear", "symmetric-polynomial", "weighted-logistic"
+)
 @pytest.mark.parametrize("sigma", [*SIGMAS, Tanh(2.0), Logistic(3.0)])
 @pytest.mark.parametrize("kind", ["symmetric", "positive", "weighted", "any"])
 def test_every_lyapunov_function_satisfies_its_identity(sigma, kind):
@@ -388,6 +397,7 @@ def network(W, bias=True, nonlinearity="tanh"):
     return rnn
 
 
+@representatives("relu-False", "relu-True", "tanh-False")
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("phi", ["tanh", "relu"])
 def test_torch_networks_have_the_expected_kind_of_energy(bias, phi):

@@ -8,6 +8,7 @@ import torch
 import mnemoscope as ms
 from mnemoscope.inspection.memory import memory_section
 from mnemoscope.lenses.fisher.stein import UnstableError
+from tests.slow import representatives
 
 LAGS = 20
 
@@ -69,6 +70,7 @@ def assert_same(memory, reference, rtol=1e-10):
     assert abs(float(memory.total) - total) <= rtol * total
 
 
+@representatives("2")
 @pytest.mark.parametrize("size", [1, 2, 7, 100])
 def test_a_vector_network_has_the_memory_of_the_slow_formulas(size):
     A, w = stable(size), randn(size, seed=1)
@@ -88,6 +90,7 @@ def test_noise_may_enter_few_units_if_it_reaches_all():
     assert memory.input_information == torch.inf
 
 
+@representatives("alpha0-6-6", "alpha1-2-2", "alpha2-3-5")
 @pytest.mark.parametrize(("rows", "columns"), [(2, 2), (3, 5), (6, 6)])
 @pytest.mark.parametrize("alpha", [(), (0.1,), (0.05, -0.1)])
 def test_a_matrix_network_has_the_memory_of_its_flat_network(rows, columns, alpha):
@@ -109,6 +112,7 @@ def test_the_flat_step_is_the_step_of_matrices():
     assert torch.allclose(flat, torch.cat([new.flatten(), X[0].flatten(), X[1].flatten()]))
 
 
+@representatives("3-5-alpha0", "3-5-alpha1")
 @pytest.mark.parametrize("alpha", [(), (0.05,), (0.03, -0.04, 0.02)])
 @pytest.mark.parametrize(("rows", "columns"), [(4, 4), (3, 5)])
 def test_normal_matrix_networks_hold_one_signal_per_slot(rows, columns, alpha):
@@ -168,6 +172,7 @@ def test_a_delay_line_has_the_curve_of_the_closed_form(alpha):
     assert abs(memory.matrix.triu(1)).max() < 1e-12  # and signals do not interfere
 
 
+@representatives("0.95-0.005-0.2-12.09", "1.0-0-0-5.19", "1.05-0-0.2-20.84")
 @pytest.mark.parametrize(
     ("alpha", "beta", "d", "total"),
     [(0.95, 0, 0, 3.03), (1.0, 0, 0, 5.19), (1.05, 0, 0, 12.1), (0.95, 0.005, 0, 3.18), (1.0, 0.005, 0, 5.30),

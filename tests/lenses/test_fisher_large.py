@@ -70,6 +70,7 @@ def test_memory_is_that_of_the_slow_formulas(rows, columns, coloured):
     assert memory.error < 1e-10
 
 
+@representatives("12-12-0.999", "12-7-0.95", "7-20-0.99")
 @pytest.mark.parametrize(("rows", "columns", "radius"), [(12, 7, 0.95), (12, 12, 0.999), (7, 20, 0.99), (32, 32, 0.95)])
 def test_memory_is_that_of_the_dense_route(rows, columns, radius):
     system = network(rows, columns, radius, coloured=rows == 7)
@@ -83,6 +84,7 @@ def test_memory_is_that_of_the_dense_route(rows, columns, radius):
     assert torch.equal(free.amplification, dense.amplification)
 
 
+@representatives("5", "77")
 @pytest.mark.parametrize("horizon", [1, 5, 30, 31, 77])
 def test_a_finite_horizon_is_the_sum_over_its_steps(horizon):
     """For a stable network, and for one where noise accumulates."""

@@ -104,6 +104,7 @@ def test_a_linear_network_has_the_memory_of_as_many_steps(steps):
         assert torch.allclose(along.total[member], memory.total, rtol=1e-9)
 
 
+@representatives("1.05-0.005-0.2-7.65432767559342-1e-13")
 @pytest.mark.parametrize(
     ("alpha", "beta", "d", "total", "digits"),
     [(1.05, 0.005, 0.2, 7.65432767559342, 1e-13), (3.0, 0.0, 0.5, 27.6243868802599, 1e-12)],

@@ -347,6 +347,7 @@ def test_a_line_attractor_is_recognised():
     assert "continuous attractor" in fp.summary()
 
 
+@representatives("2-dtype0")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("dimensions", [1, 2])
 def test_every_start_on_an_ill_conditioned_line_or_plane_is_fixed(dtype, dimensions):

@@ -9,7 +9,7 @@ import mnemoscope as ms
 from mnemoscope.cells import GRU, LSTM, Elman, Model, Stack
 from mnemoscope.lenses import Adaptive, Box, Newton, Status
 from mnemoscope.lenses.fixed_points.catalogue import Catalogue
-from tests.slow import SLOW
+from tests.slow import SLOW, representatives
 
 D = torch.float64
 
@@ -22,6 +22,7 @@ def flow(function, size, **options):
     return ms.Dynamics(ms.adapt(function, state_size=size), continuous=True, **options)
 
 
+@representatives("1000.0")
 @pytest.mark.parametrize("unit", [1e3, 1.0, 1e-6])
 def test_the_unit_of_time_does_not_change_the_points_of_a_flow(unit):
     """dx/dt = unit (2 tanh(2x) - x): the same points, kinds and indices in seconds as in milliseconds."""
@@ -389,6 +390,7 @@ def test_far_attractors_are_found():
     torch.testing.assert_close(fp.states, column(2e9))
 
 
+@representatives("3")
 @pytest.mark.parametrize("seed", range(5))
 def test_threshold_linear_networks_are_solved_in_their_box(seed):
     torch.manual_seed(seed)

@@ -26,7 +26,7 @@ def line_total(size, g):
     return sum(1 / (k + 1) if g == 1 else alpha**k * (alpha - 1) / (alpha ** (k + 1) - 1) for k in range(size))
 
 
-@representatives("3-0.8", "8-1.0")
+@representatives("3-0.8")
 @pytest.mark.parametrize(
     ("size", "g"),
     [(3, 0.8), (3, 1.0), (3, 1.2), (4, 1.2), (5, 0.8), (5, 1.0), (5, 1.2), (6, 0.8), (7, 1.2), (8, 1.0)],

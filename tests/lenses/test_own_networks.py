@@ -8,6 +8,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 import mnemoscope as ms
 from mnemoscope.lenses.fixed_points import FromTrajectories
 from mnemoscope.lenses.fixed_points.view import project_state_space
+from tests.slow import representatives
 
 ROUNDING = 1e-12
 NETWORKS = {
@@ -30,6 +31,19 @@ LENSES = {
 }
 
 
+@representatives(
+    "attractors-torch.nn",
+    "capacity-cell",
+    "capacity-function",
+    "cycles-batch first",
+    "cycles-function",
+    "fisher memory-batch first",
+    "lyapunov-cell",
+    "lyapunov-function",
+    "slow manifold-batch first",
+    "spectrum-cell",
+    "transients-torch.nn",
+)
 @pytest.mark.parametrize("network", NETWORKS)
 @pytest.mark.parametrize("lens", LENSES)
 def test_lenses_take_any_network_as_they_take_its_dynamics(lens, network):

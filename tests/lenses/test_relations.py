@@ -64,6 +64,19 @@ def test_every_model_is_listed_as_comparing_or_other():
 # relations
 
 
+@representatives(
+    "abstractor",
+    "corelnet-l1",
+    "corelnet-mix",
+    "corelnet-multi",
+    "corelnet-printed",
+    "corelnet-recurrent",
+    "corelnet-t-random",
+    "corelnet-t-sensory",
+    "esbn-asymmetric",
+    "esbn-sensory",
+    "transformer",
+)
 @pytest.mark.parametrize("name", COMPARING)
 def test_the_answer_follows_from_the_relations(name):
     model, scenes = model_of(name).eval(), scenes_of()

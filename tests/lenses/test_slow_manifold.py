@@ -408,6 +408,7 @@ def test_starts_are_kept_at_the_speed_asked_for() -> None:
     assert "0 of 200 starts become slow" in slower.reason
 
 
+@representatives("0.988")
 @pytest.mark.parametrize("leak", [0.988, 0.993])
 def test_a_short_memory_is_found_without_settings(leak: float) -> None:
     memory = _found(planted_flat(leak))  # time constants of 83 and 142 steps

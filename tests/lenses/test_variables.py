@@ -47,6 +47,7 @@ def random_selection(variables, size, seed):
     return SignedSelection(variables, tuple(lag + 1 for lag in lags), tuple(elements), tuple(signs))
 
 
+@representatives("1")
 @pytest.mark.parametrize("seed", after(2, range(5)))
 def test_planted_variables_are_found_that_the_published_method_misses(seed):
     net = planted_network(4, 3, units=30, transients=10, generator=generator(seed))
@@ -97,6 +98,7 @@ def test_a_tanh_network_holds_small_inputs_as_numbers():
     assert found.trials.r2 > 0.999
 
 
+@representatives("4", "9")
 @pytest.mark.parametrize("seed", range(12))
 def test_any_signed_selection_is_recovered_from_its_network(seed):
     F = random_selection(variables=4, size=3, seed=seed)
@@ -288,6 +290,7 @@ def test_untrained_and_memoryless_networks_have_no_variables(network, readout):
         _ = found.F
 
 
+@representatives("1", "2")
 @pytest.mark.parametrize("seed", range(4))
 def test_an_untrained_orthogonal_network_binds_no_variables(seed):
     torch.manual_seed(seed)
@@ -441,6 +444,7 @@ def turned(angle, variables=3):
     return torch.cat([turn, torch.zeros(2, 2 * variables - 2, dtype=torch.float64)], 1)
 
 
+@representatives("0.01")
 @pytest.mark.parametrize("angle", [0.01, 0.1, math.radians(5)])
 def test_a_rotation_is_explained_by_f_and_is_no_copy(angle):
     F = turned(angle)
@@ -478,6 +482,7 @@ def test_readings_may_depend_on_each_other_without_being_copies():
     assert torch.allclose(after[:, 0], -held[:, 0], atol=1e-9)
 
 
+@representatives("compose", "exchange")
 @pytest.mark.parametrize(
     "F",
     [
@@ -511,6 +516,7 @@ def test_slow_transients_are_told_from_memory_by_longer_times():
     assert "their number is uncertain" in short.summary()
 
 
+@representatives("saturating-2029006142-32", "slow_transients-2029006099-128")
 @pytest.mark.parametrize(
     ("family", "seed", "steps"),
     [("slow_transients", 2_029_006_099, 128), ("saturating", 2_029_006_166, 32), ("saturating", 2_029_006_142, 32)],
@@ -557,6 +563,7 @@ def test_weights_in_float32_may_be_a_selection_but_a_disturbed_f_is_none():
     assert (found.status, found.selection) == ("explained", None)
 
 
+@representatives("0.03")
 @pytest.mark.parametrize("noise", [1e-3, 0.03])
 def test_a_selection_is_recognised_within_the_noise_of_the_trials_only(noise):
     network = BindingNetwork(SignedSelection.repeat_copy(3, 2)).elman()
@@ -677,6 +684,7 @@ def padded(x, steps=70):
     return torch.cat([x, torch.zeros(steps, *x.shape[1:], dtype=x.dtype)])
 
 
+@representatives("states")
 @pytest.mark.parametrize("around", ["rest", "states"])
 def test_one_hot_variables_are_explained(around):
     net = planted_network(3, 6, units=40, transients=8, generator=generator())
@@ -760,6 +768,7 @@ def test_files_may_omit_the_states(tmp_path):
     assert small.trials.states.numel() == 0
 
 
+@representatives("orthogonal", "saturating", "short_lags", "slow_transients")
 @pytest.mark.parametrize("family", numerics_binding.FAMILIES, ids=lambda family: family.__name__)
 def test_planted_models_of_each_family_are_explained(family):
     assert numerics_binding.problem(family(generator(5))) == ""

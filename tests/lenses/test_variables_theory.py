@@ -18,6 +18,7 @@ from mnemoscope.lenses.variables import (
     variables_at,
 )
 from tests.connectivity.test_signed_selection import random_selection
+from tests.slow import representatives
 
 
 def draws(seed: int, *shape: int) -> torch.Tensor:
@@ -122,6 +123,7 @@ def test_time_invariant_is_true_exactly_if_the_network_needs_no_phase(s, d, seed
     assert net.time_invariant == all(lag == s for lag in F.lags) == bool(error < 1e-10)
 
 
+@representatives("T1")
 @pytest.mark.parametrize("name", FAMILY)
 def test_the_family_is_exact_in_a_skewed_basis(name):
     F = parse_selection(name, 8, 8)
@@ -213,12 +215,14 @@ def right(net: BindingNetwork, gain: float, drive: float | None, periods: int = 
     return bool((outputs.sign() == net.sequence(first, periods * s)).all())
 
 
+@representatives("1.0-None-T4")
 @pytest.mark.parametrize("name", FAMILY)
 @pytest.mark.parametrize(("gain", "drive"), [(1.0, None), (1.0, 2.0), (1.2, None), (1.2, 5.0), (3.0, None)])
 def test_the_saturating_network_keeps_all_bits_over_forty_periods(name, gain, drive):
     assert right(BindingNetwork(parse_selection(name, 8, 8)), gain, drive)
 
 
+@representatives("24")
 @pytest.mark.parametrize("seed", range(30))
 def test_the_saturating_network_keeps_all_bits_of_random_selections(seed):
     generator = np.random.default_rng(seed)
@@ -259,6 +263,7 @@ def brute_force_fails(F: SignedSelection, gain: float, drive: float) -> bool:
     return wrong
 
 
+@representatives("34")
 @pytest.mark.parametrize("seed", range(40))
 def test_the_condition_on_the_drive_is_exact(seed):
     """Inputs are kept if, and only if, the largest interference is below the drive."""

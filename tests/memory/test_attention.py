@@ -106,6 +106,7 @@ def test_scan_equals_the_loop_of_steps(kind, past, options, masked):
     assert gap(*found) <= 1e-12
 
 
+@representatives("fused-full", "fused-normalised", "fused-screen", "loop-full", "loop-one and one")
 @pytest.mark.parametrize("past", PASTS)
 @pytest.mark.parametrize("backend", ["loop", "fused"])
 def test_masked_steps_do_not_change_a_sequence(past, backend):
@@ -270,6 +271,7 @@ def test_a_scan_frees_its_history(name, backward, monkeypatch):
     assert stored[0]() is None
 
 
+@representatives("options0-past1-elman", "options1-past0-lstm")
 @pytest.mark.parametrize("kind", ["elman", "lstm"])
 @pytest.mark.parametrize("past", [RelevanceScreen(3, 4), RelevanceScreen(1, 1, "normalised"), RelevanceScreen(5, 1)])
 @pytest.mark.parametrize("options", [{}, {"alignment": "dot", "scale": 0.5}])

@@ -142,6 +142,15 @@ def random_state(machine, batch):
     return state._replace(**weights)
 
 
+@representatives(
+    "elman",
+    "feed-forward",
+    "gru, many heads",
+    "matrices, many heads",
+    "matrix gru",
+    "matrix lstm, vectors",
+    "own readout",
+)
 @torch.no_grad()
 def test_a_step_writes_then_reads_as_published(machine):
     """The whole step is computed number by number from the parameters of the heads."""
@@ -552,6 +561,7 @@ COUNTS = {
 }
 
 
+@representatives("matntm-input_size-2.0", "matntm-layers--20", "ntm-read_heads-2.0")
 @pytest.mark.parametrize("bad", [0, -1, -20, 2.0, True])
 @pytest.mark.parametrize(("make", "name"), [(make, name) for make, names in COUNTS.items() for name in names])
 def test_a_wrong_count_raises_with_its_name(make, name, bad):

@@ -440,6 +440,7 @@ def slow_esbn(model, scores, z):
     return model.out.weight @ slow_lstm(model.controller, inputs) + model.out.bias
 
 
+@representatives("options1", "options2")
 @pytest.mark.parametrize("options", [{}, {"sensory": True}, {"similarity": "asymmetric"}])
 def test_esbn_is_the_published_algorithm(options):
     model = perturbed(ESBN(SMALL, **options))
@@ -672,6 +673,7 @@ def test_model_names_determine_their_parts(name):
     assert (model.sparse is not None) == ("sparse" in more)
 
 
+@representatives("identity rules")
 @pytest.mark.parametrize("task", TABLE_3)
 def test_numbers_of_parameters_are_the_published_ones(task):
     objects, choices, corelnet, wide, esbn = TABLE_3[task]

@@ -28,6 +28,7 @@ TINY = RunConfig("tiny", task="flipflop", task_options={"bits": 1, "length": 8},
 ENTRIES = [(entries.kind, entry) for entries in registry.REGISTRIES.values() for entry in entries]
 
 
+@representatives("cell-echo-state", "lens-drift")
 @pytest.mark.parametrize(("kind", "entry"), ENTRIES, ids=lambda each: getattr(each, "name", each))
 def test_every_entry_has_a_source_that_it_cites(kind, entry):
     assert entry.source
@@ -57,6 +58,7 @@ def test_every_matrix_and_every_past_is_registered_as_a_part():
     assert {getattr(attention, name) for name in ("Additive", "ScaledDot", "Separable")} <= known
 
 
+@representatives("flipflop-3")
 @pytest.mark.parametrize("entry", list(registry.studies), ids=lambda entry: entry.name)
 def test_a_study_lists_the_lenses_that_it_uses(entry):
     study = entry.load()

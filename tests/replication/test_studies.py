@@ -21,6 +21,20 @@ from tests.slow import representatives
 from tests.tasks import data_sets
 
 
+@representatives(
+    "attention-gradients",
+    "copy-table",
+    "energy-descent",
+    "flipflop-cube",
+    "flipflop-noise",
+    "flipflop-transfer",
+    "learned-schur",
+    "minigrid",
+    "nonlinear-capacity",
+    "parameter-match",
+    "ptb-pmnist-attention",
+    "relational-games",
+)
 @pytest.mark.parametrize("name", [entry.name for entry in registry.studies])
 def test_a_study_has_presets_claims_and_distinct_trials(name):
     study = registry.studies.load(name)
@@ -208,6 +222,7 @@ def test_the_page_lists_trials_that_were_not_run(tmp_path, monkeypatch):
     assert "Not run: another, seed 0; another, seed 1." in result.page.read_text()
 
 
+@representatives("[]", '{"result": {}}', '{"trial": {"seed": 0}, "result": null}')
 @pytest.mark.parametrize(
     "content", ["null", "[]", '{"result": null}', "{}", '{"trial": {"seed": 0}, "result": null}', '{"result": {}}']
 )

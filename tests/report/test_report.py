@@ -465,6 +465,7 @@ def test_infinite_and_unknown_time_constants_are_shown_and_can_be_sorted():
     assert "1 is marginal, on the very edge of stability" in plain(html)
 
 
+@representatives("1-None", "16-some", "2-some")
 @pytest.mark.parametrize("trajectories", [None, "some"])
 @pytest.mark.parametrize("size", [1, 2, 3, 16])
 def test_pages_of_small_states_with_and_without_trajectories(size, trajectories):

@@ -16,6 +16,7 @@ from mnemoscope.cli import main
 from mnemoscope.config import PRESETS, RunConfig
 from mnemoscope.store import find_study_results, informative_columns, read_runs, select, write_csv, write_parquet
 from mnemoscope.training import train
+from tests.slow import representatives
 
 CONFIG = RunConfig("try", task="copy", task_options={"delay": 5}, cell="gru", steps=40)
 
@@ -414,6 +415,19 @@ def damage(path, content):
         path.write_text(content)
 
 
+@representatives(
+    "checkpoint.s-folder",
+    "config.toml-a = [[[[[[[[",
+    "config.toml-hidden_size 2",
+    "config.toml-seed = 1979-",
+    "metrics.json-fifo",
+    'metrics.json-{"loss": [1]',
+    'metrics.json-{"step": "7"',
+    "model.safete-null",
+    "result.json-[]",
+    'result.json-{"loss": 111',
+    'result.json-{"scores": [',
+)
 @pytest.mark.parametrize(
     ("name", "content"),
     [(name, each) for name, contents in DAMAGE.items() for each in contents],
@@ -433,6 +447,7 @@ def test_one_damaged_file_flags_its_row_and_stops_no_listing(runs, name, content
     assert name in capsys.readouterr().err
 
 
+@representatives("[[[[[[[[[[[[", "fifo", '{"trials": 9', '{"trials": [')
 @pytest.mark.parametrize(
     "content",
     ["[" * 100_000, '{"trials": ' + "9" * 5000 + "}", "null", '{"trials": [[]]}', "fifo", "/dev/zero"],

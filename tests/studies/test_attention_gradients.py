@@ -13,6 +13,7 @@ from mnemoscope.replication import Finished
 from mnemoscope.studies.kerg2022 import attention_gradients, screening_tradeoff
 from mnemoscope.studies.kerg2022.attention_gradients import AFTER, BACK, bound_of, reach
 from mnemoscope.training import build_model, build_task, load_model, train
+from tests.slow import representatives
 
 STUDY = attention_gradients.STUDY
 
@@ -87,6 +88,7 @@ def finished(name, preset, back, **result):
     return Finished(trial, {**learned, **gradients, **result})
 
 
+@representatives("lstm--1.0-differs", "rnn-5.0-matches")
 @pytest.mark.parametrize(
     ("network", "back", "verdict"),
     [

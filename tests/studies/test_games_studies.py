@@ -153,6 +153,7 @@ BLIND = {
 }
 
 
+@representatives("corelnet-asymmetric", "corelnet-diff", "esbn")
 @pytest.mark.parametrize("name", BLIND)
 def test_products_of_two_objects_ignore_their_order_without_a_bias_and_differences_do_not(name):
     scenes = Comparison().batch(32, 0, 0)

@@ -22,6 +22,7 @@ from mnemoscope.studies.jang.reservoirs import (
     writing_pulses,
 )
 from mnemoscope.studies.jang.tesseract import geometry, hull_corners, likeness, random_view_shares, tesseract_edges
+from tests.slow import representatives
 
 TINY = Recipe(bits=3, units=40, steps=400, test_steps=200)
 
@@ -40,6 +41,7 @@ def seen_along(direction, noise=0.0, size=60, seed=0):
     return states + noise * torch.randn(states.shape, generator=generator(seed + 1), dtype=torch.float64) + 3.0
 
 
+@representatives("direction6-hexagon-6")
 @pytest.mark.parametrize(
     ("direction", "shape", "hull"),
     [((0, 0, 1, 0), "cube", 8), ((1, 0, 0, -1), "cuboid", 8), ((1, -1, 0, 1), "hexagonal prism", 12),
@@ -59,6 +61,7 @@ def test_geometry_recognises_ideal_shapes(direction, shape, hull):
     assert found.last_variance == pytest.approx(0.25, abs=1e-12)  # shortened to half
 
 
+@representatives("3")
 @pytest.mark.parametrize("seed", range(5))
 def test_geometry_recognises_noisy_shapes(seed):
     """The norm of the larger noise is 0.01 sqrt(60) = 8 % of half an edge."""

@@ -15,6 +15,7 @@ from mnemoscope.cells import LSTM, Model
 from mnemoscope.config.run_config import RunConfig
 from mnemoscope.tasks import AssociativeRecall, Batch, BitCopy, BitRepeatCopy, BitTask, MatrixCopy, MatrixRecall
 from mnemoscope.training import build_task, evaluate_tasks, train
+from tests.slow import representatives
 
 NAMES = ("bit-copy", "matrix-copy", "bit-repeat-copy", "associative-recall", "matrix-recall")
 TASKS = [
@@ -130,6 +131,13 @@ def read(task: BitTask, inputs: list[list[float]]) -> list[list[int]]:
     return [part + silent for part in seen[after + 1 : after + 1 + size]]
 
 
+@representatives(
+    "AssociativeRecall(mixed=False, item_length=1, fewest=2, most=4, curriculum='', bits=4)",
+    "BitCopy(mixed=True, shortest=1, longest=6, curriculum='', bits=3)",
+    "BitRepeatCopy(mixed=False, shortest=1, longest=4, curriculum='', bits=3, fewest=1, most=5, normalised_by=10)",
+    "MatrixCopy(mixed=False, shortest=1, longest=6, curriculum='', rows=3, columns=2)",
+    "MatrixRecall(mixed=True, item_length=1, fewest=2, most=4, curriculum='', rows=3, columns=3)",
+)
 @pytest.mark.parametrize("task", TASKS)
 def test_the_inputs_determine_every_bit_that_is_due(task):
     for number in range(5):
@@ -144,6 +152,13 @@ def test_the_inputs_determine_every_bit_that_is_due(task):
         assert task.scores(outputs, batch) == {"accuracy": 1.0, "wrong bits": 0.0}
 
 
+@representatives(
+    "AssociativeRecall(mixed=False, item_length=3, fewest=2, most=6, curriculum='', bits=6)",
+    "BitCopy(mixed=True, shortest=1, longest=6, curriculum='', bits=3)",
+    "BitRepeatCopy(mixed=False, shortest=1, longest=4, curriculum='', bits=3, fewest=1, most=5, normalised_by=10)",
+    "MatrixCopy(mixed=True, shortest=1, longest=6, curriculum='', rows=3, columns=2)",
+    "MatrixRecall(mixed=True, item_length=1, fewest=2, most=4, curriculum='', rows=3, columns=3)",
+)
 @pytest.mark.parametrize("task", TASKS)
 def test_a_batch_has_one_length_unless_mixed(task):
     lengths = [batch.mask.sum(0) for batch in (task.batch(30, seed=0, number=number) for number in range(60))]
@@ -156,6 +171,7 @@ def test_a_batch_has_one_length_unless_mixed(task):
         assert due == {length * repeats + 1 for length in range(1, 5) for repeats in range(1, 6)}
 
 
+@representatives("False")
 @pytest.mark.parametrize("mixed", [False, True])
 def test_lists_and_queries_have_every_length_and_place(mixed):
     task = AssociativeRecall(item_length=1, most=4, bits=8, mixed=mixed)
@@ -198,6 +214,13 @@ def test_long_items_that_differ_late_are_distinguished():
 # Statistics.
 
 
+@representatives(
+    "AssociativeRecall(mixed=True, item_length=1, fewest=2, most=4, curriculum='', bits=4)",
+    "BitCopy(mixed=True, shortest=1, longest=6, curriculum='', bits=3)",
+    "BitRepeatCopy(mixed=True, shortest=1, longest=4, curriculum='', bits=3, fewest=1, most=5, normalised_by=10)",
+    "MatrixCopy(mixed=True, shortest=1, longest=6, curriculum='', rows=3, columns=2)",
+    "MatrixRecall(mixed=True, item_length=1, fewest=2, most=4, curriculum='', rows=3, columns=3)",
+)
 @pytest.mark.parametrize("task", TASKS[1::2])
 def test_uninformed_scores_are_the_measured_ones(task):
     """Measured over 4,000 sequences of all lengths, with four standard errors of the ratio."""

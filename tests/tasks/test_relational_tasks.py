@@ -208,6 +208,28 @@ def seen(task, scenes):
     return [[names[at] for at in row] for row in objects]
 
 
+@representatives(
+    "test-RMTS3, few held out",
+    "test-game: between, stripes",
+    "test-game: left-of",
+    "test-game: occurs, stripes",
+    "test-same/diff 6",
+    "train-RMTS3",
+    "train-comparison",
+    "train-dist3, mirror",
+    "train-game: between",
+    "train-game: colour/shape",
+    "train-game: same, stripes",
+    "train-game: xoccurs, stripes",
+    "train-identity rules 4 missing",
+    "train-same/diff",
+    "validation-RMTS, separated",
+    "validation-dist4 restricted, code",
+    "validation-dist4 restricted, thesis",
+    "validation-game: row matching, stripes",
+    "validation-identity rules",
+    "validation-same/diff 6, colour",
+)
 @EACH
 @pytest.mark.parametrize("split", SPLITS)
 def test_labels_follow_the_rule(task, split):
@@ -216,6 +238,25 @@ def test_labels_follow_the_rule(task, split):
     assert [rule(row) for row in seen(task, scenes)] == scenes.labels.tolist()
 
 
+@representatives(
+    "1-RMTS, mirror",
+    "1-RMTS3, few held out",
+    "1-dist3, separated",
+    "1-dist4 restricted, thesis",
+    "1-game: between, stripes",
+    "1-game: left-of",
+    "1-game: occurs, stripes",
+    "1-game: same",
+    "1-game: xoccurs, stripes",
+    "1-identity rules, colour",
+    "1-same/diff 6, colour",
+    "24-game: colour/shape",
+    "24-game: row matching, stripes",
+    "24-identity rules 4",
+    "24-same/diff, colour",
+    "24-same/diff, separated",
+    "24-transitive comparison",
+)
 @EACH
 @pytest.mark.parametrize("size", [1, 24, 97])
 def test_shapes_types_and_balance(task, size):
@@ -277,6 +318,16 @@ def test_held_out_shapes_depend_on_the_seed():
     assert used(RMTS(m=0), "train") == used(RMTS(m=0), "test") == {*range(100)}
 
 
+@representatives(
+    "RMTS, mirror",
+    "RMTS3",
+    "dist4 restricted, thesis",
+    "game: same",
+    "identity rules 4 without abaa",
+    "identity rules, colour",
+    "same/diff 6",
+    "same/diff, separated",
+)
 @EACH
 def test_segments_are_parts_of_the_objects(task):
     if task.segments is not None:
@@ -417,6 +468,7 @@ def orders(task, split):
         yield (*shown, *({*range(n)} - {*shown}))
 
 
+@representatives("10")
 @pytest.mark.parametrize("n", [4, 5, 10])
 def test_restricted_orders_keep_or_change_the_first_objects(n):
     for restricted, keeping in (("thesis", ("train", "validation")), ("code", ("test",))):
@@ -590,6 +642,7 @@ def test_all_patterns_of_the_games_occur():
 TWO, THREE = ("aaaa", "abaa", "aaba", "baaa", "abba", "abab", "aabb"), ("abca", "baca", "bcaa")
 
 
+@representatives("plain-trained0-tested0")
 @pytest.mark.parametrize(
     ("variant", "trained", "tested"),
     [

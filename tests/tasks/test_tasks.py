@@ -400,6 +400,12 @@ def test_transfer_copy_is_copy_at_two_delays():
 BINDING = [each for name in ("repeat-copy", "compose-copy", "binding") for each in SMALL[name]]
 
 
+@representatives(
+    "test-VariableBinding(variables=8, size=8, rule='T3', horizon=3, test_horizon=2, curriculum='')",
+    "train-RepeatCopy(variables=2, size=5, rule='repeat', horizon=1, test_horizon=20, curriculum='')",
+    "train-VariableBinding(variables=3, size=2, rule='-6 1', horizon=7, test_horizon=3, curriculum='2 5')",
+    "validation-ComposeCopy(variables=3, size=3, rule='compose', horizon=7, test_horizon=9, curriculum='')",
+)
 @pytest.mark.parametrize("task", BINDING, ids=str)
 @pytest.mark.parametrize("split", ["train", "validation", "test"])
 def test_binding_follows_its_boundary_map(task, split):

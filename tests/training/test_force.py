@@ -8,7 +8,7 @@ import mnemoscope as ms
 from mnemoscope.cells import GRU, LSTM, EchoState, Elman, Model, Reservoirs
 from mnemoscope.tasks import FlipFlop
 from mnemoscope.training import RecursiveLeastSquares, fit_readout, ridge, train_force
-from tests.slow import SLOW, slow
+from tests.slow import SLOW, representatives, slow
 
 
 def samples(number, features, outputs, seed=0, dtype=torch.float64):
@@ -156,6 +156,7 @@ def test_a_batch_shares_one_readout():
     torch.testing.assert_close(cell.readout.detach(), expected, rtol=0, atol=1e-8)
 
 
+@representatives("Elman-True", "GRU-True", "LSTM-False")
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("kind", [GRU, LSTM, Elman])
 def test_force_and_ridge_give_any_cell_the_same_readout(kind, bias):
