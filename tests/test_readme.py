@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.slow import SLOW
 from tests.test_house import ROOMS
 
 ROOT = Path(__file__).parent.parent
@@ -19,6 +20,8 @@ def blocks(page: Path = README) -> list[str]:
 
 
 PAGES = [page for page in sorted((ROOT / "docs").glob("*.md")) if page.name not in ELSEWHERE and blocks(page)]
+LONG = ("house", "relations", "reservoirs", "running", "slow-manifolds")
+"""Pages whose examples train for seconds, and whose code other tests run too."""
 
 
 def test_the_quickstart_runs(tmp_path, monkeypatch, capsys):
@@ -35,7 +38,9 @@ def test_the_page_on_the_house_lists_the_rooms_in_import_order():
     assert tuple(re.findall(r"^\| `(\w+)/` \|", page, re.MULTILINE)) == ROOMS
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, id=page.stem, marks=[SLOW] * (page.stem in LONG)) for page in PAGES]
+)
 def test_the_other_examples_run(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     for block in blocks(page):
@@ -49,6 +54,7 @@ def test_the_readme_is_short_and_has_one_example():
     assert len(PAGES) >= 6
 
 
+@SLOW
 def test_the_tutorial_on_variables_runs_and_shows_what_it_prints(tmp_path, monkeypatch, capsys):
     parts = blocks(VARIABLES)
     assert sum(bool(line.strip()) for part in parts[:2] for line in part.splitlines()) == 15

@@ -50,7 +50,6 @@ def test_every_command_has_help(command, capsys):
     assert "--json" in text
 
 
-@representatives("lenses", "tasks")
 @pytest.mark.parametrize("what", ["cells", "networks", "tasks", "lenses", "studies"])
 def test_a_list_has_name_summary_and_source(what, capsys):
     assert main(["list", what, "--json"]) == 0

@@ -18,7 +18,6 @@ from mnemoscope.cli.command_options import option_names
 from mnemoscope.cli.commands import Inspect, Train
 from mnemoscope.cli.entry_point import _COMMANDS
 from mnemoscope.cli.tables import columns_that_fit
-from tests.slow import representatives
 from tests.store.test_store import make_run
 
 
@@ -59,7 +58,6 @@ def test_a_suggestion_is_the_same_name_before_an_abbreviation_before_a_similar_o
     assert did_you_mean("a", ["accuracy"]) == ""  # a letter could mean anything
 
 
-@representatives("cite", "train")
 @pytest.mark.parametrize("name", _COMMANDS)
 def test_every_option_of_a_command_is_known(name, capsys):
     with pytest.raises(SystemExit):

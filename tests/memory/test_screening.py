@@ -217,6 +217,7 @@ def symbols_among_blanks(batch, generator, last=15):
     return xs, which, where
 
 
+@SLOW
 def test_a_learned_screen_keeps_the_symbols():
     """A network whose state is a function of its input alone, so that it must attend, with one place for what is older
     than 3 steps, and a screen that prefers blanks. It learns from symbols that are still in the short-term buffer that

@@ -7,7 +7,6 @@ import pytest
 
 from mnemoscope import registry
 from mnemoscope.registry import citations
-from tests.slow import representatives
 
 REGISTRIES = [registry.cells, registry.networks, registry.tasks, registry.lenses, registry.studies]
 
@@ -69,7 +68,6 @@ def test_the_short_name_of_a_work_is_its_authors_and_year(key, name):
     assert citations.short_name(key) == name
 
 
-@representatives("jaeger2007", "mnemoscope", "pytorch_ntm")
 @pytest.mark.parametrize("key", citations.BIBTEX)
 def test_every_work_has_a_short_name_without_latex(key):
     name = citations.short_name(key)

@@ -673,7 +673,6 @@ def test_model_names_determine_their_parts(name):
     assert (model.sparse is not None) == ("sparse" in more)
 
 
-@representatives("identity rules")
 @pytest.mark.parametrize("task", TABLE_3)
 def test_numbers_of_parameters_are_the_published_ones(task):
     objects, choices, corelnet, wide, esbn = TABLE_3[task]

@@ -28,7 +28,6 @@ TINY = RunConfig("tiny", task="flipflop", task_options={"bits": 1, "length": 8},
 ENTRIES = [(entries.kind, entry) for entries in registry.REGISTRIES.values() for entry in entries]
 
 
-@representatives("cell-echo-state", "lens-drift")
 @pytest.mark.parametrize(("kind", "entry"), ENTRIES, ids=lambda each: getattr(each, "name", each))
 def test_every_entry_has_a_source_that_it_cites(kind, entry):
     assert entry.source
@@ -58,7 +57,6 @@ def test_every_matrix_and_every_past_is_registered_as_a_part():
     assert {getattr(attention, name) for name in ("Additive", "ScaledDot", "Separable")} <= known
 
 
-@representatives("flipflop-3")
 @pytest.mark.parametrize("entry", list(registry.studies), ids=lambda entry: entry.name)
 def test_a_study_lists_the_lenses_that_it_uses(entry):
     study = entry.load()
@@ -152,6 +150,7 @@ def root(tmp_path_factory):
     return root
 
 
+@pytest.mark.xdist_group("cite")
 def test_cite_of_a_run_includes_the_lenses_of_its_page(root, capsys):
     folder = TINY.folder(root)
     assert main(["cite", str(folder), "--keys"]) == 0
@@ -165,6 +164,7 @@ def test_cite_of_a_run_includes_the_lenses_of_its_page(root, capsys):
     assert "lens" not in capsys.readouterr().out
 
 
+@pytest.mark.xdist_group("cite")
 def test_cite_reads_folders_trials_and_summaries(root, capsys):
     (trial, *_) = sorted(root.glob("studies/*/*/*/trial.json"))
     for path, has_run in ((root, True), (root / "studies", False), (trial.parent, False)):
@@ -179,6 +179,7 @@ def test_cite_reads_folders_trials_and_summaries(root, capsys):
     assert "study fisher-table" in capsys.readouterr().out
 
 
+@pytest.mark.xdist_group("cite")
 def test_cite_refuses_truncated_folders(root, tmp_path, capsys):
     source = TINY.folder(root)
     folder = tmp_path / "tiny" / source.name
@@ -239,6 +240,7 @@ def test_a_sweep_cites_its_search_method(tmp_path, capsys):
     assert "task flipflop" in out
 
 
+@pytest.mark.xdist_group("cite")
 def test_cite_does_not_wait_for_a_page_that_is_a_pipe(root, tmp_path, capsys):
     shutil.copytree(TINY.folder(root), tmp_path / TINY.hash)
     (tmp_path / TINY.hash / "page.html").unlink()
@@ -247,6 +249,7 @@ def test_cite_does_not_wait_for_a_page_that_is_a_pipe(root, tmp_path, capsys):
     assert "page.html is a pipe" in capsys.readouterr().err
 
 
+@pytest.mark.xdist_group("cite")
 def test_a_damaged_run_among_several_names_does_not_stop_the_others(root, tmp_path, capsys):
     good = str(TINY.folder(root))
     bad = tmp_path / "0123456789"
@@ -261,6 +264,7 @@ def test_a_damaged_run_among_several_names_does_not_stop_the_others(root, tmp_pa
     assert main(["cite", str(bad)]) == 2
 
 
+@pytest.mark.xdist_group("cite")
 def test_cite_reports_a_damaged_run_and_cites_the_rest(root, tmp_path, capsys):
     source = TINY.folder(root)
     shutil.copytree(source, tmp_path / "runs" / "tiny" / source.name)

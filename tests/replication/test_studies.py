@@ -21,20 +21,6 @@ from tests.slow import representatives
 from tests.tasks import data_sets
 
 
-@representatives(
-    "attention-gradients",
-    "copy-table",
-    "energy-descent",
-    "flipflop-cube",
-    "flipflop-noise",
-    "flipflop-transfer",
-    "learned-schur",
-    "minigrid",
-    "nonlinear-capacity",
-    "parameter-match",
-    "ptb-pmnist-attention",
-    "relational-games",
-)
 @pytest.mark.parametrize("name", [entry.name for entry in registry.studies])
 def test_a_study_has_presets_claims_and_distinct_trials(name):
     study = registry.studies.load(name)

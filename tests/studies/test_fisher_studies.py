@@ -19,7 +19,7 @@ from mnemoscope.replication.linear_networks import (
 )
 from mnemoscope.studies.kerg2022 import fisher_curves, fisher_delay_line, fisher_table
 from mnemoscope.studies.renanse2021 import matrix_capacity, queue_capacity
-from tests.slow import representatives
+from tests.slow import SLOW, representatives
 
 MODULES = (fisher_table, fisher_curves, fisher_delay_line, matrix_capacity, queue_capacity)
 STUDIES = [module.STUDY for module in MODULES]
@@ -164,6 +164,7 @@ def test_verdicts_on_matrix_networks():
     assert "at 0 lags" in table["normal: published formulas"].remark
 
 
+@SLOW
 def test_verdicts_on_queues():
     study = queue_capacity.STUDY
     table = rows(study, finished(study, "cpu", only=lambda settings: settings["size"] == 3))

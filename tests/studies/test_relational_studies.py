@@ -80,7 +80,7 @@ def test_tasks_are_the_published_ones_where_most_shapes_are_held_out(study):
         assert task == PUBLISHED[PUBLISHED_NAMES[name]], name
 
 
-@representatives("spurious")
+@representatives("relational-cognitive", "spurious")
 @pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.name)
 def test_claims_are_about_networks_and_tasks_that_are_trained(study):
     trained = {*study.subjects().values()}

@@ -214,13 +214,6 @@ def test_long_items_that_differ_late_are_distinguished():
 # Statistics.
 
 
-@representatives(
-    "AssociativeRecall(mixed=True, item_length=1, fewest=2, most=4, curriculum='', bits=4)",
-    "BitCopy(mixed=True, shortest=1, longest=6, curriculum='', bits=3)",
-    "BitRepeatCopy(mixed=True, shortest=1, longest=4, curriculum='', bits=3, fewest=1, most=5, normalised_by=10)",
-    "MatrixCopy(mixed=True, shortest=1, longest=6, curriculum='', rows=3, columns=2)",
-    "MatrixRecall(mixed=True, item_length=1, fewest=2, most=4, curriculum='', rows=3, columns=3)",
-)
 @pytest.mark.parametrize("task", TASKS[1::2])
 def test_uninformed_scores_are_the_measured_ones(task):
     """Measured over 4,000 sequences of all lengths, with four standard errors of the ratio."""
