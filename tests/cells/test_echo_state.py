@@ -213,6 +213,20 @@ def test_given_weights_make_the_same_network():
         torch.testing.assert_close(ms.scan(again, xs)[0], ms.scan(cell, xs)[0])
 
 
+@pytest.mark.parametrize("form", ["current", "rate"])
+def test_a_copy_with_another_readout_differs_in_nothing_else(form):
+    cell = made(form)
+    own = cell.get_parameter("readout").detach().clone()
+    other = cell.frozen().with_readout(2 * own)
+    assert torch.equal(other.get_parameter("readout"), 2 * own)
+    assert torch.equal(cell.get_parameter("readout"), own)
+    xs = torch.randn(9, 2, 2, dtype=torch.float64)
+    with torch.no_grad():
+        again, first = ms.scan(other.with_readout(own), xs)[0], ms.scan(cell, xs)[0]
+        torch.testing.assert_close(again, first)
+        assert not torch.allclose(ms.scan(other, xs)[0], first)
+
+
 def test_gain_and_density_are_as_asked():
     torch.manual_seed(0)
     W = EchoState(1, 600, gain=1.5, density=0.1).recurrent.double()
@@ -253,6 +267,8 @@ def test_copies_of_reservoirs_run_together_as_well():
         (lambda: EchoState(1, 5, nonlinearity="tanhh"), "Unknown nonlinearity"),
         (lambda: EchoState(1, 5).read(torch.zeros(1, 5)), "This reservoir has no readout"),
         (lambda: EchoState(1, 5).as_model(), "This reservoir has no readout"),
+        (lambda: EchoState(1, 5).with_readout(torch.zeros(1, 5)), "This reservoir has no readout"),
+        (lambda: EchoState(1, 5, 2).with_readout(torch.zeros(1, 5)), r"readout must be .*\(2, 5\)"),
         (lambda: EchoState.from_weights(torch.eye(3), torch.zeros(4, 1)), r"drive must be .*\(3, 1\)"),
         (lambda: EchoState.from_weights(torch.full((2, 2), torch.nan), torch.zeros(2, 1)), "must be finite"),
         (lambda: EchoState.from_weights(torch.eye(2), torch.zeros(2, 1), leak=1.5), "leak"),

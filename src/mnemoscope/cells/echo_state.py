@@ -143,6 +143,26 @@ class EchoState(LeakyReservoir):
             setattr(cell, name, nn.Parameter(value) if name == "readout" else _constant(value))
         return cell
 
+    def with_readout(self, readout: Float[Tensor, "output hidden"]) -> EchoState:
+        """Return a copy of the reservoir with another readout, such as one that `train_force` kept.
+
+        >>> reservoir = EchoState(3, 100, output_size=3)
+        >>> reservoir.with_readout(torch.ones(3, 100)).read(torch.ones(100)).tolist()
+        [100.0, 100.0, 100.0]
+        """
+        if self.feedback is None:
+            raise ValueError("This reservoir has no readout; give it an output_size: EchoState(..., outputs).")
+        return EchoState.from_weights(
+            self.recurrent,
+            self.drive,
+            feedback=self.feedback,
+            readout=readout,
+            bias=self.bias,
+            leak=self.leak,
+            nonlinearity=self.phi,
+            form=self.form,
+        )
+
     def as_model(self) -> Model:
         """Return the reservoir and its readout as a `Model` with outputs z, which shares the weights."""
         if self.readout is None:

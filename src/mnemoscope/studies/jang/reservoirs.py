@@ -109,7 +109,7 @@ class TrainedReservoir:
 
     def at(self, step: int) -> EchoState:
         """Return the reservoir as it was after `step` steps of training."""
-        return _with_readout(self.cell, self.snapshots[step])
+        return self.cell.with_readout(self.snapshots[step])
 
     def curve(self, points: int = 100) -> dict[str, list[float]]:
         """Return the errors before the updates, averaged over at most `points` intervals, for JSON."""
@@ -181,21 +181,20 @@ def train_transferred(
         raise ValueError(f"Training on one bit less needs two bits or more, but bits is {recipe.bits}.")
     cell, fewer = recipe.reservoir(seed), recipe.bits - 1
     smaller, file = replace(recipe, bits=fewer), folder / "before.safetensors"
-    before = train_reservoir(smaller, seed, file, cell=_with_readout(cell, None, fewer), progress=progress)
+    before = train_reservoir(smaller, seed, file, cell=_first_channels(cell, fewer), progress=progress)
     with torch.no_grad():
         cell.get_parameter("readout")[:fewer] = before.cell.get_parameter("readout")
     file = folder / "transferred.safetensors"
     return before, train_reservoir(recipe, seed, file, cell=cell, keep=keep, progress=progress)
 
 
-def _with_readout(cell: EchoState, readout: Tensor | None, bits: int | None = None) -> EchoState:
-    """Return a copy of a reservoir with another readout (None: zeros) and only the first `bits` channels."""
+def _first_channels(cell: EchoState, bits: int) -> EchoState:
+    """Return a copy of a reservoir with only its first `bits` inputs and outputs, and a readout of zeros."""
     W = dict(cell.named_parameters())
     return EchoState.from_weights(
         W["recurrent"],
         W["drive"][:, :bits],
         feedback=W["feedback"][:, :bits],
-        readout=readout,
         bias=W["bias"],
         leak=cell.leak,
         nonlinearity=cell.phi,
