@@ -35,7 +35,10 @@ if TYPE_CHECKING:
         EpisodicMemory as EpisodicMemory,
         Model as Model,
         adapt as adapt,
+        load_state as load_state,
+        patch as patch,
         run_with_cache as run_with_cache,
+        save_state as save_state,
         scan as scan,
     )
     from mnemoscope.config import RunConfig as RunConfig

@@ -34,7 +34,7 @@ def test_the_output_needs_the_input():
     assert torch.equal(state, start / 2 + XS[0])
     assert torch.equal(output, XS[0] * state)
     outputs, cache = ms.run_with_cache(cell, XS)
-    assert torch.equal(outputs, XS * cache["state"])
+    assert torch.equal(outputs, XS * cache["h"])
     assert torch.equal(ms.scan(cell, XS)[0], outputs)
     with pytest.raises(NotImplementedError, match="use output_at"):
         cell.output(start)

@@ -115,7 +115,7 @@ def test_gates_after_the_end_of_a_sequence_are_not_numbers():
     cache = ms.run_with_cache(network, xs, lengths=LENGTHS)[1]
     beyond = torch.arange(9)[:, None] >= torch.tensor(LENGTHS)
     assert torch.equal(cache["z"].isnan().any(-1), beyond)
-    assert cache["state"].isfinite().all()
+    assert cache["h"].isfinite().all()
 
 
 @pytest.mark.parametrize(

@@ -737,7 +737,7 @@ def test_the_loop_uses_an_overridden_forward():
     xs = torch.randn(4, 2, 3)
     cell = Sevens(3, 5)
     assert (ms.scan(cell, xs)[0] == 7).all()
-    assert (ms.run_with_cache(cell, xs)[1]["state"] == 7).all()
+    assert (ms.run_with_cache(cell, xs)[1]["h"] == 7).all()
     below = Stack([cell, GRU(5, 2)])
     torch.testing.assert_close(ms.scan(below, xs)[0], ms.scan(below, xs, backend="loop")[0])
     torch.testing.assert_close(ms.Dynamics(cell)(torch.zeros(1, 5).double()), torch.full((1, 5), 7.0).double())

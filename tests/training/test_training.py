@@ -22,6 +22,7 @@ from torch import nn
 from mnemoscope import registry
 from mnemoscope.base.files import TEMPORARY_PREFIX, write_atomically
 from mnemoscope.base.signals import Terminated
+from mnemoscope.base.tensor_files import read_tensors, write_tensors
 from mnemoscope.cells import GRU, Cell, Model, scan
 from mnemoscope.config.run_config import RunConfig
 from mnemoscope.tasks import Adding, PennTreebank, SequentialMNIST
@@ -37,7 +38,6 @@ from mnemoscope.training import (
 )
 from mnemoscope.training.bptt import backpropagate
 from mnemoscope.training.metrics_file import MetricsFile
-from mnemoscope.training.tensor_files import read_tensors, write_tensors
 from tests.slow import SLOW, representatives, slow
 from tests.tasks import data_sets
 

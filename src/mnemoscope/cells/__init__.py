@@ -19,7 +19,9 @@ from mnemoscope.cells.lstm import LSTM as LSTM, HDetach as HDetach, LSTMState as
 from mnemoscope.cells.model import Model as Model
 from mnemoscope.cells.network_files import load_network as load_network
 from mnemoscope.cells.nonlinearities import Nonlinearity as Nonlinearity
+from mnemoscope.cells.recording import Cache as Cache, patch as patch, run_with_cache as run_with_cache
 from mnemoscope.cells.reservoirs import Reservoirs as Reservoirs
-from mnemoscope.cells.sequence import Cache as Cache, Route as Route, run_with_cache as run_with_cache, scan as scan
+from mnemoscope.cells.sequence import Route as Route, scan as scan
 from mnemoscope.cells.stack import Stack as Stack
 from mnemoscope.cells.state import Layout as Layout, State as State
+from mnemoscope.cells.state_files import load_state as load_state, save_state as save_state

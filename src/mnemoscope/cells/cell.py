@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from mnemoscope.base.array_types import Bool, Float, Inexact
 from mnemoscope.cells.enclosure import Enclosure
 from mnemoscope.cells.fast_path import FastPath, NoFastPath, disable_inherited_fast_path
-from mnemoscope.cells.state import State, leaves
+from mnemoscope.cells.state import State, leaves, named_leaves
 
 Step = Callable[[Tensor, State], State]
 """Maps a projected input and a state to the next state."""
@@ -68,6 +68,10 @@ class Cell(nn.Module):
     def initial_state(self, batch: int) -> State:
         """Return the state before the first input, `(batch, ...)`."""
         raise NotImplementedError(f"{type(self).__name__} must define initial_state(batch).")
+
+    def state_names(self, state: State) -> list[str]:
+        """Return the names of the tensors of a state, in order, as in the cache of `run_with_cache`."""
+        return ["h"] if isinstance(state, Tensor) else [name for name, _ in named_leaves(state)]
 
     def forward(self, x: Inexact[Tensor, "batch ..."], state: State) -> State:
         """Return the next state."""

@@ -17,7 +17,7 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_
 """Attributes of a module that hold its hooks."""
 _STEPS = ("forward", "prepare", "output", "_step", "_gates")
 """Methods of a cell that make up its step."""
-_HARMLESS = {"initial_state", "jacobian", "bounds", "intermediates", "frozen", "extra_repr", "fast_path"}
+_HARMLESS = {"initial_state", "state_names", "jacobian", "bounds", "intermediates", "frozen", "extra_repr", "fast_path"}
 """Methods of a cell that do not change what a fast path must compute."""
 
 

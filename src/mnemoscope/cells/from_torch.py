@@ -36,7 +36,7 @@ def cell_from_torch(network: nn.Module) -> Cell:
             "adapt a network of one direction."
         )
     names = [f"{name}{suffix}" for suffix in _suffixes(network) for name in _WEIGHTS]
-    with _evaluating(network):
+    with evaluating(network):
         computed = any(hasattr(network, name) and name not in network._parameters for name in names)
     cell = ComputedWeights(network) if computed else _snapshot(network)
     cell.batch_first = bool(getattr(network, "batch_first", False))
@@ -68,6 +68,9 @@ class ComputedWeights(Cell):
         layers = tuple(layer() for _ in _suffixes(self.network))
         return layers[0] if len(layers) == 1 else layers
 
+    def state_names(self, state: State) -> list[str]:
+        return _snapshot(self.network).state_names(state)
+
     def output(self, state: State) -> Float[Tensor, "batch features"]:
         last = state if isinstance(state, Tensor | LSTMState) else state[-1]
         return last.h if isinstance(last, LSTMState) else last
@@ -79,28 +82,28 @@ class ComputedWeights(Cell):
         return _snapshot(self.network)(x, state)
 
     def jacobian(self, x: Tensor, state: State) -> Tensor | None:
-        with _evaluating(self.network):
+        with evaluating(self.network):
             return _snapshot(self.network).jacobian(x, state)
 
     def bounds(self, low: Tensor, high: Tensor) -> Box | None:
-        with _evaluating(self.network):
+        with evaluating(self.network):
             return _snapshot(self.network).bounds(low, high)
 
     def intermediates(self, x: Tensor, state: State) -> dict[str, Tensor]:
-        with _evaluating(self.network):
+        with evaluating(self.network):
             return _snapshot(self.network).intermediates(x, state)
 
     def frozen(self, dtype: torch.dtype | None = None, device: torch.device | None = None) -> Cell:
         """Return a constant copy, as every cell does; the weights are computed here, once."""
-        with _evaluating(self.network), torch.no_grad():
+        with evaluating(self.network), torch.no_grad():
             cell = _snapshot(self.network).frozen(dtype, device)
         cell.batch_first = self.batch_first
         return cell
 
 
 @contextmanager
-def _evaluating(network: nn.Module) -> Generator[None]:
-    """Switch to evaluation mode: in training mode, reading a spectrally normalised weight changes it."""
+def evaluating(network: nn.Module) -> Generator[None]:
+    """Switch to evaluation mode: without dropout, and reading a spectrally normalised weight does not change it."""
     training = [module for module in network.modules() if module.training]
     network.eval()
     try:

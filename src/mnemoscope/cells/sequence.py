@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import ceil, sqrt
 from typing import Any, Literal, TypedDict, Unpack, overload
 
@@ -12,13 +11,13 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 from torch.utils.checkpoint import checkpoint as recompute
 
-from mnemoscope.base.array_types import Bool, Float, Inexact
+from mnemoscope.base.array_types import Bool, Inexact
 from mnemoscope.cells.adapters import FunctionCell, Network, as_cell
 from mnemoscope.cells.cell import Cell, check_input, check_state
 from mnemoscope.cells.fast_path import FastPath, NoFastPath, why_no_fast_path
 from mnemoscope.cells.inputs import Lengths, read_inputs
-from mnemoscope.cells.state import Layout, State, leaves, map_state, named_leaves, stack_states
-from mnemoscope.cells.unrolled import hold_masked, hold_outputs, prepared_steps, run_loop
+from mnemoscope.cells.state import State, map_state
+from mnemoscope.cells.unrolled import hold_outputs, run_loop
 
 Backend = Literal["auto", "loop", "fused"]
 
@@ -192,78 +191,6 @@ def _check_options(backend: str, checkpoint: str | int | None, outputs: str) -> 
         raise ValueError(f"checkpoint must be None, 'sqrt' or a number of steps, but is {checkpoint!r}.")
 
 
-@dataclass(frozen=True)
-class Cache(Mapping[str, Tensor]):
-    """States and intermediates of a cell at every step: `cache["h"]` is (time, batch, ...).
-
-    The names are those of the state's fields (`h`, `c`; `state` if it is one tensor; `0.h`, `1.h` in a stack) and of
-    the cell's intermediates (`pre` in Elman, `r`, `z`, `n` in GRU, `i`, `f`, `g`, `o` in LSTM). The tensors of a
-    torch.nn module with `batch_first` are (batch, time, ...).
-    """
-
-    states: State
-    """The states after each step, each tensor (time, batch, ...)."""
-    intermediates: dict[str, Tensor] = field(default_factory=dict)
-    """Gates and pre-activations at each step, by name, each tensor (time, batch, ...)."""
-
-    def __getitem__(self, name: str) -> Tensor:
-        tensors = {**dict(named_leaves(self.states)), **self.intermediates}
-        if name not in tensors:
-            raise KeyError(f"The cache holds {', '.join(tensors)}, but not {name!r}.")
-        return tensors[name]
-
-    def __iter__(self) -> Iterator[str]:
-        yield from (name for name, _ in named_leaves(self.states))
-        yield from self.intermediates
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-    def flat(self) -> Float[Tensor, "time batch size"]:
-        """Return the states as flat real vectors, the form that lenses take; growing states are padded with zeros."""
-        first, second = leaves(self.states)[0].shape[:2]
-        rows = map_state(lambda tensor: tensor.flatten(0, 1), self.states)
-        return Layout(rows).flatten(rows).unflatten(0, (first, second))
-
-
-def run_with_cache(
-    network: Network,
-    xs: Inexact[Tensor, "time batch ..."] | PackedSequence,
-    state: State | None = None,
-    *,
-    mask: Tensor | None = None,
-    lengths: Lengths | None = None,
-) -> tuple[Any, Cache]:
-    """Run a network over `xs`; return the outputs, and every state, gate and pre-activation in a cache.
-
-    Inputs, outputs and the tensors of the cache are in the layout of the network, as in `scan`, which describes the
-    arguments. Where a sequence has no input, its state is held and its gates and pre-activations are NaN.
-
-    >>> from mnemoscope.cells import LSTM
-    >>> outputs, cache = run_with_cache(LSTM(3, 8), torch.zeros(20, 5, 3))
-    >>> cache["c"].shape, sorted(cache)
-    (torch.Size([20, 5, 8]), ['c', 'f', 'g', 'h', 'i', 'o'])
-    """
-    cell = as_cell(network, state)
-    given = read_inputs(xs, batch_first=cell.batch_first, mask=mask, lengths=lengths)
-    state = start_state(cell, given.xs, state)
-    padded = without_masked(given.xs, given.mask)
-    us, step = prepared_steps(cell, padded)
-    states, steps, outputs = [], [], []
-    for t, (x, u) in enumerate(zip(padded.unbind(), us.unbind(), strict=True)):
-        steps.append(cell.intermediates(x, state))
-        new = step(u, state)
-        state = new if given.mask is None else hold_masked(given.mask[t], new, state)
-        states.append(state)
-        outputs.append(cell.output_at(x, state))
-    intermediates = {name: stack_states([inner[name] for inner in steps]) for name in steps[0]}
-    if given.mask is not None:
-        intermediates = {name: _without_steps(values, given.mask) for name, values in intermediates.items()}
-    intermediates = {name: given.in_layout(values) for name, values in intermediates.items()}
-    cache = Cache(map_state(given.in_layout, stack_states(states)), intermediates)
-    return given.as_given(hold_outputs(cell, torch.stack(outputs), given.mask)), cache
-
-
 def start_state(cell: Cell, xs: Inexact[Tensor, "time batch ..."], state: State | None) -> State:
     """Return the given state, or the initial state, after a check of the inputs, time first, and of the state."""
     check_input(cell, xs)
@@ -278,12 +205,9 @@ def start_state(cell: Cell, xs: Inexact[Tensor, "time batch ..."], state: State 
 
 def without_masked(xs: Tensor, mask: Bool[Tensor, "time batch"] | None) -> Tensor:
     """Set masked inputs to 0: padding must not spoil the gradients, and 0 times NaN is NaN."""
-    return xs if mask is None else xs.masked_fill(~_expanded(mask, xs), 0)
+    return xs if mask is None else xs.masked_fill(~expand_mask(mask, xs), 0)
 
 
-def _without_steps(values: Tensor, mask: Bool[Tensor, "time batch"]) -> Tensor:
-    return values.masked_fill(~_expanded(mask, values), torch.nan) if values.is_floating_point() else values
-
-
-def _expanded(mask: Tensor, like: Tensor) -> Tensor:
+def expand_mask(mask: Bool[Tensor, "time batch"], like: Tensor) -> Bool[Tensor, "time batch ..."]:
+    """Return a mask with trailing dimensions of 1, so that it broadcasts to the shape of `like`."""
     return mask.view(*mask.shape, *(1,) * (like.dim() - 2))

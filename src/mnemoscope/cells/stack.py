@@ -45,6 +45,10 @@ class Stack(Cell):
     def initial_state(self, batch: int) -> tuple[State, ...]:
         return tuple(layer.initial_state(batch) for layer in self._cells())
 
+    def state_names(self, state: tuple[State, ...]) -> list[str]:
+        layers = enumerate(zip(self._cells(), state, strict=True))
+        return [f"layers.{depth}.{name}" for depth, (layer, part) in layers for name in layer.state_names(part)]
+
     def forward(self, x: Float[Tensor, "batch features"], state: tuple[State, ...]) -> tuple[State, ...]:
         new = []
         for layer, part in zip(self._cells(), state, strict=True):

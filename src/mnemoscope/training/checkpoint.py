@@ -13,11 +13,11 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from mnemoscope.base.schema import checked
+from mnemoscope.base.tensor_files import read_tensors, with_prefix, write_tensors
 from mnemoscope.cells import Model
 from mnemoscope.cells.state import State, map_state, named_leaves
 from mnemoscope.training.result import StopReason
 from mnemoscope.training.run_folder import check_weights, load_weights
-from mnemoscope.training.tensor_files import read_tensors, with_prefix, write_tensors
 
 C = TypeVar("C")
 

@@ -20,6 +20,7 @@ import torch
 from mnemoscope import registry
 from mnemoscope.base.files import TEMPORARY_PREFIX, lock_folder, refuse_link, write_atomically, write_json
 from mnemoscope.base.reading import open_regular, read_json
+from mnemoscope.base.tensor_files import read_tensors, write_tensors
 from mnemoscope.base.torch_state import present_threads
 from mnemoscope.base.version import __version__
 from mnemoscope.cells import Model
@@ -30,7 +31,6 @@ from mnemoscope.tasks import Task
 from mnemoscope.training.build import build_model, build_task
 from mnemoscope.training.metrics_file import read_metrics
 from mnemoscope.training.result import TrainResult
-from mnemoscope.training.tensor_files import read_tensors, write_tensors
 
 FILES = ("result.json", "model.safetensors", "checkpoint.safetensors", "metrics.jsonl", "env.json")
 """Files of a run besides `config.toml`."""

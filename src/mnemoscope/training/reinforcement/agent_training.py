@@ -14,6 +14,7 @@ from torch.optim import Optimizer
 from mnemoscope.base.files import write_json
 from mnemoscope.base.progress import Bar
 from mnemoscope.base.reading import read_json
+from mnemoscope.base.tensor_files import read_tensors, with_prefix, write_tensors
 from mnemoscope.cells.state import State
 from mnemoscope.training.checkpoint import checked_counters, network_tensors, restore_network
 from mnemoscope.training.interruption import Interruption
@@ -24,7 +25,6 @@ from mnemoscope.training.reinforcement.ppo import PPO
 from mnemoscope.training.reinforcement.rollout import Rollout, collect_rollout
 from mnemoscope.training.run_folder import RunFolder, environment, load_weights
 from mnemoscope.training.seeding import seeded
-from mnemoscope.training.tensor_files import read_tensors, with_prefix, write_tensors
 
 
 @dataclass(frozen=True)

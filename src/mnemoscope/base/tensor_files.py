@@ -43,8 +43,8 @@ def read_tensors(path: Path, schema: Any = dict[str, Any]) -> tuple[dict[str, Te
     checksum = header.pop(_CHECKSUM, None)
     if checksum is not None and checksum != _checksum(tensors, header):
         raise ValueError(
-            f"{path} is damaged: its checksum does not fit its content. Restore the file from a copy, or start the run "
-            f"again with overwrite=True (`--overwrite`)."
+            f"{path} is damaged: its checksum does not fit its content. Restore the file from a copy, or write it "
+            f"again (a run: overwrite=True, `--overwrite`)."
         )
     return tensors, header
 
