@@ -116,12 +116,14 @@ def stream(text, name="stdout"):
 
 
 def test_the_normal_form_has_no_ids_times_and_bars_and_one_output_per_stream():
-    bar = stream("50%\r100%\n", "stderr")
-    first = gallery.normal_form(toy(code(stream("a\n"), bar, stream("b\n"))))
+    bar = [stream("\r50%|█ | 1/2 [00:00<00:00]", "stderr"), stream("\r100%|██| 2/2 [00:01<00:00]\n", "stderr")]
+    widget = {"output_type": "display_data", "metadata": {}, "data": {gallery.WIDGET: {"model_id": "b2"}}}
+    first = gallery.normal_form(toy(code(stream("a\n"), *bar, widget, stream("b\n"))))
     assert gallery.text(first) == gallery.text(gallery.normal_form(toy(code(stream("a\nb\n")))))
     assert first.cells[0].outputs == [stream("a\nb\n")]
     assert not re.search(r"b2|2026|%", gallery.text(first))
-    assert gallery.normal_form(toy(code(stream("careful\n", "stderr")))).cells[0].outputs  # a warning stays
+    warned = gallery.normal_form(toy(code(*bar, stream("careful\n", "stderr"))))
+    assert warned.cells[0].outputs == [stream("careful\n", "stderr")]
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,10 @@ TOLERANCE = 0.05
 """Largest relative change of a printed decimal number. Other machines round differently, and training amplifies it."""
 ROUNDING = 1e-9
 """Decimal numbers below this are rounding errors, which are not compared."""
+BAR = re.compile(r"\[\d\d:\d\d[<,]")
+"""Part of every progress bar of tqdm."""
+WIDGET = "application/vnd.jupyter.widget-view+json"
+"""Type of the bars of ipywidgets."""
 EMBEDDED_PNG = re.compile(r"data:image/png;base64,([A-Za-z0-9+/=]+)")
 PAGE_HEAD = """# Gallery
 
@@ -78,7 +82,7 @@ def read(path: Path) -> Any:
 
 
 def execute(path: Path) -> Any:
-    """Execute a notebook in an empty folder and return it in normal form; raise if a cell fails or is too slow."""
+    """Execute a notebook in an empty folder and return it in normal form; raise if a cell fails."""
     from nbclient import NotebookClient
     from traitlets.config import Config
 
@@ -88,7 +92,7 @@ def execute(path: Path) -> Any:
         place = {"metadata": {"path": folder}}
         # files instead of ports, to which other users could listen
         config = Config({"KernelManager": {"transport": "ipc", "ip": f"{sockets}/kernel"}})
-        NotebookClient(notebook, timeout=LIMIT, kernel_name="python3", resources=place, config=config).execute()
+        NotebookClient(notebook, timeout=10 * LIMIT, kernel_name="python3", resources=place, config=config).execute()
     return normal_form(notebook)
 
 
@@ -106,16 +110,23 @@ def normal_form(notebook: Any) -> Any:
 
 
 def _joined(outputs: list[Any]) -> list[Any]:
-    """Return the outputs of a cell without progress bars, and the pieces of its printed text as one output."""
+    """Return the outputs of a cell without progress bars, and what it printed as one output per stream."""
+    printed = {output.name: "" for output in outputs if output.output_type == "stream"}
     kept: list[Any] = []
     for output in outputs:
-        if output.output_type == "stream" and output.name == "stderr" and "\r" in output.text:
-            continue  # a progress bar
-        if output.output_type == "stream" and kept and kept[-1].get("name") == output.name:
-            kept[-1]["text"] += output.text
-            continue
-        kept.append(_with_small_pictures(output) if "data" in output else {**output})
-    return kept
+        if output.output_type == "stream":
+            printed[output.name] += output.text
+        elif WIDGET not in output.get("data", ()):
+            kept.append(_with_small_pictures(output) if "data" in output else {**output})
+    lines = {name: _without_bars(text) for name, text in printed.items()}
+    return [{"output_type": "stream", "name": name, "text": text} for name, text in lines.items() if text] + kept
+
+
+def _without_bars(printed: str) -> str:
+    """Return printed text as a terminal shows it, where a carriage return starts a line anew, without progress bars."""
+    lines = [line.rpartition("\r")[2] if "\r" in line else line for line in printed.split("\n")]
+    shown = "\n".join(line for line in lines if not BAR.search(line))
+    return shown if shown.strip() else ""
 
 
 def _with_small_pictures(output: Any) -> dict[str, Any]:

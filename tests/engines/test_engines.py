@@ -11,8 +11,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from tqdm import tqdm
 
 import mnemoscope
+from mnemoscope.base import progress
 from mnemoscope.base.files import TEMPORARY_PREFIX
 from mnemoscope.base.progress import Bar, redirect_progress
 from mnemoscope.engines import Job, Local, Outcome, Progress, build_engine
@@ -98,6 +100,21 @@ def test_bars_draw_unless_they_are_redirected(capsys):
             pass
     assert states
     assert "redirected" not in capsys.readouterr().err
+
+
+def test_a_redirected_bar_shows_no_widget_in_a_notebook(monkeypatch):
+    shown = []
+
+    def open_widget(bar, display=True):
+        shown.append(display)
+        bar.disable = True
+
+    monkeypatch.setattr(tqdm, "__init__", open_widget)
+    monkeypatch.setattr(progress, "tqdm", type("tqdm_notebook", (), {}))
+    Bar()
+    with redirect_progress(lambda _: None):
+        Bar()
+    assert shown == [True, False]
 
 
 def test_modules_of_the_working_directory_replace_none_of_python(tmp_path, monkeypatch):

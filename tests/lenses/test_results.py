@@ -6,13 +6,14 @@ from enum import IntEnum
 from html import escape
 from importlib import import_module
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 import torch
 from safetensors import safe_open
 from torch import Tensor
 
-from mnemoscope import lenses
+from mnemoscope import lenses, registry
 from mnemoscope.lenses.result import Result
 from tests.slow import representatives
 
@@ -52,6 +53,13 @@ def test_a_result_is_a_frozen_dataclass_with_a_noun_and_a_figure(cls):
     assert cls.noun == cls.noun.strip().rstrip(".")
     figures = import_module(f"{cls.__module__.rpartition('.')[0]}.figure")
     assert callable(getattr(figures, cls.drawn_by))
+
+
+@pytest.mark.parametrize("entry", registry.lenses, ids=lambda entry: entry.name)
+def test_every_registered_lens_returns_such_a_result(entry):
+    lens = entry.load()
+    returned = lens if isinstance(lens, type) else get_type_hints(lens)["return"]
+    assert returned in CLASSES
 
 
 def test_no_two_results_claim_the_same_kind():
