@@ -10,7 +10,8 @@ from torch.nn.utils import parametrizations, parametrize, prune
 import mnemoscope as ms
 from mnemoscope import registry
 from mnemoscope.cells import GRU, LSTM, Elman, Layout, Stack
-from mnemoscope.cells.matrix import MLSTM, GatedDeltaNet, MatrixRNN, QueueMemory
+from mnemoscope.cells.affine import MLSTM, DeltaNet, GatedDeltaNet
+from mnemoscope.cells.matrix import MatrixRNN, QueueMemory
 from mnemoscope.cells.nonlinearities import NAMES, Nonlinearity, make_nonlinearity
 from mnemoscope.cells.state import leaves, map_state, pad_slots
 from mnemoscope.networks.matrix import matrix_rnn
@@ -21,6 +22,7 @@ FLOAT64_ROUNDING = 1e-12  # sums of some tens of terms of order 1
 SMALL = {  # where the published sizes make a Jacobian of a thousand rows
     "ntm": {"slots": 5, "slot_size": 3, "read_heads": 2},
     "matntm": {"slots": 4, "slot_rows": 2, "slot_columns": 3, "layers": 2},
+    "mamba2": {"heads": 2, "state_size": 3},
 }
 CELLS = {
     **{entry.name: lambda entry=entry: entry.load()(3, 8, **SMALL.get(entry.name, {})) for entry in registry.cells},
@@ -35,6 +37,7 @@ CELLS = {
     "matrix-transition": lambda: matrix_rnn(3, 6, layers=3, depth="transition"),
     "matrix-queue": lambda: QueueMemory(MatrixRNN((3, 1), (2, 3)), [0.3, -0.2], learned=True),
     "mlstm-heads": lambda: MLSTM(3, 6, heads=2, forget="exponential", forget_bias=0.0),
+    "deltanet-reflecting": lambda: DeltaNet(3, 6, heads=2, key_size=2, beta_max=2),
     "gated-deltanet-heads": lambda: GatedDeltaNet(3, 6, heads=3),
 }
 

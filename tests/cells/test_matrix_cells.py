@@ -11,21 +11,17 @@ import mnemoscope as ms
 from mnemoscope import registry
 from mnemoscope.cells import LSTMState, Model, Stack
 from mnemoscope.cells.matrix import (
-    MLSTM,
     Bilinear,
     DeepTransition,
-    GatedDeltaNet,
     MatrixGRU,
     MatrixInputs,
     MatrixLayers,
     MatrixLSTM,
     MatrixRNN,
-    MLSTMState,
     QueueMemory,
     nearest_square,
     stack_matrix_rnns,
 )
-from mnemoscope.cells.matrix.key_value import _KeyValueCell
 from mnemoscope.cells.matrix.vector_form import LARGEST_STATE
 from mnemoscope.cells.state import leaves, map_state
 from mnemoscope.connectivity import Cayley, Dense, Exponential, Givens, Normal
@@ -215,7 +211,7 @@ def test_large_states_go_by_the_loop_and_say_so():
     assert "400 entries" in route.why
 
 
-@pytest.mark.parametrize("name", ["matrix-rnn", "matrix-lstm", "matrix-gru", "mlstm", "gated-deltanet"])
+@pytest.mark.parametrize("name", ["matrix-rnn", "matrix-lstm", "matrix-gru"])
 def test_masked_steps_hold_the_state(name):
     cell = registry.cells.load(name)(6, 8).double()
     xs, start = randn(5, 3, 6), random_state(cell, 3)
@@ -343,115 +339,6 @@ def test_a_linear_queue_is_the_matrix_system_of_the_capacity():
     assert dynamics.size == system.size
 
 
-# mLSTM
-
-
-def unstabilised(cell, xs):
-    """Compute Eq 19-27 of Beck et al. 2024 one trial at a time, with an unscaled exp."""
-    d, size, heads = cell.hidden_size, cell.size, cell.heads
-    W, b = cell.project.weight, cell.project.bias
-    sizes = [d] * 4 + [heads] * 2
-    names = dict(zip("qkvoif", zip(W.split(sizes), b.split(sizes), strict=True), strict=True))
-    outputs = torch.zeros(*xs.shape[:2], d, dtype=xs.dtype)
-    for trial in range(xs.shape[1]):
-        for head in range(heads):
-            part = slice(head * size, (head + 1) * size)
-            C, n = torch.zeros(size, size, dtype=xs.dtype), torch.zeros(size, dtype=xs.dtype)
-            for t in range(len(xs)):
-                x = xs[t, trial]
-                pre = {name: weight @ x + bias for name, (weight, bias) in names.items()}
-                k = (names["k"][0] @ x / size**0.5 + names["k"][1])[part]
-                i = torch.exp(pre["i"][head])
-                f = (torch.sigmoid if cell.forget == "sigmoid" else torch.exp)(pre["f"][head])
-                C, n = f * C + i * torch.outer(pre["v"][part], k), f * n + i * k
-                q = pre["q"][part]
-                outputs[t, trial, part] = torch.sigmoid(pre["o"][part]) * (C @ q) / torch.clamp((n @ q).abs(), min=1)
-    return outputs
-
-
-@pytest.mark.parametrize("forget", ["sigmoid", "exponential"])
-@pytest.mark.parametrize("scale", [0.3, 3.0])
-def test_mlstm_is_the_published_formula(forget, scale):
-    cell = MLSTM(3, 8, heads=2, forget=forget, forget_bias=0.5).double()
-    xs = scale * randn(12, 2, 3)
-    with torch.no_grad():
-        expected = unstabilised(cell, xs)
-        assert torch.isfinite(expected).all()
-        torch.testing.assert_close(ms.scan(cell, xs)[0], expected, rtol=1e-10, atol=1e-12)  # weights cancel in n^T q
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("scale", [3e2, -3e2, 3e4])
-def test_mlstm_is_finite_where_the_formula_is_not(scale, dtype):
-    cell = MLSTM(3, 8).to(dtype)
-    with torch.no_grad():
-        cell.project.weight[-2] = scale  # of the input gate, exp(scale (x_1 + x_2 + x_3))
-    xs = torch.ones(12, 2, 3, dtype=dtype) + 0.1 * torch.randn(12, 2, 3, dtype=dtype)
-    outputs, state = ms.scan(cell, xs)
-    outputs.square().sum().backward()
-    assert all(torch.isfinite(part).all() for part in (outputs, *leaves(state)))
-    assert all(torch.isfinite(parameter.grad).all() for parameter in cell.parameters())
-    if scale > 0:
-        with torch.no_grad():
-            assert not torch.isfinite(unstabilised(cell, xs)).all()
-
-
-def test_the_scale_of_an_mlstm_state_does_not_matter():
-    """(C, n, m) and (C / e^s, n / e^s, m + s) are the same memory."""
-    cell = MLSTM(3, 8).double()
-    xs, start = randn(6, 2, 3), random_state(cell, 2)
-    shifted = MLSTMState(
-        start.h, start.C * torch.exp(torch.tensor(-2.0)), start.n * torch.exp(torch.tensor(-2.0)), start.m + 2
-    )
-    torch.testing.assert_close(ms.scan(cell, xs, shifted)[0], ms.scan(cell, xs, start)[0], rtol=1e-6, atol=1e-8)
-
-
-# gated delta rule
-
-
-@pytest.mark.parametrize("heads", [1, 2])
-def test_gated_deltanet_is_the_published_formula(heads):
-    cell, d = GatedDeltaNet(3, 8, heads=heads).double(), 8
-    size = d // heads
-    xs, start = randn(10, 2, 3), random_state(GatedDeltaNet(3, 8, heads=heads).double(), 2)
-    outputs, last = ms.scan(cell, xs, start)
-    q_of, k_of, v_of, beta_of, rate_of = cell.project.weight.split([d, d, d, heads, heads])
-    silu, eye = torch.nn.functional.silu, torch.eye(size, dtype=torch.float64)
-    for trial in range(2):
-        for head in range(heads):
-            part, S = slice(head * size, (head + 1) * size), start.S[trial, head]
-            for t in range(10):
-                x = xs[t, trial]
-                q, k, v = (silu(weight @ x)[part] for weight in (q_of, k_of, v_of))
-                q, k = (vector / (vector @ vector + 1e-6).sqrt() for vector in (q, k))
-                beta = torch.sigmoid(beta_of[head] @ x)
-                rate = torch.nn.functional.softplus(rate_of[head] @ x + cell.rate_bias[head])
-                alpha = torch.exp(-cell.log_decay[head].exp() * rate)
-                S = alpha * S @ (eye - beta * torch.outer(k, k)) + beta * torch.outer(v, k)
-                close(outputs[t, trial, part], S @ q)
-            close(last.S[trial, head], S)
-
-
-def test_gated_deltanet_replaces_what_a_key_held():
-    """With alpha = beta = 1 a key returns its last value, and values of orthogonal keys are kept."""
-    cell = GatedDeltaNet(3, 4).double()
-    step = cell.prepare(torch.zeros(1, 3, dtype=torch.float64))[1]
-    eye, state = torch.eye(4, dtype=torch.float64), cell.initial_state(1)
-    values = randn(5, 4)
-    one = torch.ones(1, dtype=torch.float64)
-    for key, value in zip((0, 1, 2, 3, 1), values, strict=True):
-        state = step(torch.cat([eye[key], eye[key], value, one, one])[None], state)
-        close(state.h[0], value)
-    close(state.S[0, 0].T, values[[0, 4, 2, 3]])
-
-
-def test_decays_of_a_new_gated_deltanet_lie_where_they_should():
-    cell = GatedDeltaNet(3, 64, heads=64)
-    rate, decay = torch.nn.functional.softplus(cell.rate_bias), cell.log_decay.exp()
-    assert 9e-4 < rate.min() < rate.max() < 0.11
-    assert 1 <= decay.min() < decay.max() <= 16
-
-
 # the lenses
 
 
@@ -485,9 +372,6 @@ def test_bad_input_is_refused():
         (lambda: DeepTransition([MatrixRNN((5, 5), (3, 3)), MatrixRNN((5, 4), (3, 3))]), "same input"),
         (lambda: QueueMemory(MatrixRNN((5, 5), (3, 3)), []), "every slot"),
         (lambda: QueueMemory(MatrixRNN((5, 5), (3, 3)), [float("nan")]), "finite"),
-        (lambda: MLSTM(3, 8, heads=3), "multiple of heads"),
-        (lambda: MLSTM(3, 8, forget="tanh"), "'exponential'"),
-        (lambda: GatedDeltaNet(3, 0), "hidden_size must be"),
         (lambda: ms.scan(MatrixRNN((5, 5), (3, 3)), torch.zeros(4, 2, 24)), "takes 25 input features"),
     ]:
         with pytest.raises(ValueError, match=message):
@@ -518,7 +402,6 @@ def built(cls, *args, **options):
         (lambda: matrix_rnn(25, 24, input_rows=-5), "input_rows must be a whole number, at least 1, but is -5"),
         (lambda: unwrap(matrix_stack)(25, 24, layers=1.5), "layers must be a whole number"),
         (lambda: unwrap(matrix_stack)(25, 24, 4.0), "output_size must be a whole number"),
-        (lambda: built(_KeyValueCell, 3, 8, heads=1.5), "heads must be a whole number"),
         (lambda: built(QueueMemory, MatrixRNN((5, 5), (3, 3)), "a"), "every slot of the queue, but is 'a'"),
         (lambda: built(QueueMemory, MatrixRNN((5, 5), (3, 3)), [[1], [1, 2]]), "every slot of the queue"),
         (lambda: Bilinear((5, 4), (3, 3))(torch.zeros(2, 4, 5)), r"takes matrices \(..., 5, 4\), but got \(2, 4, 5\)"),

@@ -15,7 +15,7 @@ from mnemoscope.cells.state import State
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 """Attributes of a module that hold its hooks."""
-_STEPS = ("forward", "prepare", "output", "_step", "_gates")
+_STEPS = ("forward", "prepare", "output", "output_at", "_step", "_gates", "advance", "parts", "finish")
 """Methods of a cell that make up its step."""
 _HARMLESS = {"initial_state", "state_names", "jacobian", "bounds", "intermediates", "frozen", "extra_repr", "fast_path"}
 """Methods of a cell that do not change what a fast path must compute."""
@@ -80,6 +80,7 @@ def disable_inherited_fast_path(cls: type) -> None:
     if not any(hasattr(base, "fast_path") for base in lineage[owner + 1 :]):
         return  # `Cell` itself has no fast path
     replaced = set().union(*(vars(base) for base in lineage[owner:] if hasattr(base, "fast_path"))) - _HARMLESS
+    replaced -= getattr(lineage[owner], "called_by_fast_path", frozenset())
     overridden = {name for base in lineage[:owner] for name in vars(base) if _is_behaviour(name)} & replaced
     if not overridden:
         return

@@ -19,12 +19,15 @@ from mnemoscope.networks.attentive import (
     sab as sab,
 )
 from mnemoscope.networks.cell_classes import (
+    deltanet as deltanet,
     echo_state as echo_state,
     elman as elman,
     gated_deltanet as gated_deltanet,
+    gla as gla,
     gru as gru,
     h_detach as h_detach,
     lstm as lstm,
+    mamba2 as mamba2,
     mlstm as mlstm,
 )
 from mnemoscope.networks.matrix import (

@@ -78,10 +78,17 @@ matrix-gru | GRU of matrices with bilinear gates; hidden_size is rows times colu
     after Do et al. 2017 and Cho et al. 2014 | mnemoscope.networks.matrix:matrix_gru | do2017 cho2014 | matrix
 queue | matrix RNN that also sees a queue of its last states; hidden_size is rows times columns of the state
     Renanse et al. 2021, Eq 34-35 | mnemoscope.networks.matrix:queue | renanse2021 | matrix
+mamba2 | selective state-space model; one decay per head, state_size numbers per output
+    Dao & Gu 2024, section 7 | mnemoscope.cells.affine:Mamba2 | dao2024 | affine
+gla | gated linear attention: a key-value matrix with one decay per key
+    Yang et al. 2024, section 4 | mnemoscope.cells.affine:GLA | yang2024gla | affine
 mlstm | key-value matrix with exponential gates: the mLSTM of xLSTM
-    Beck et al. 2024, Eq 19-27 | mnemoscope.cells.matrix:MLSTM | beck2024 | matrix
+    Beck et al. 2024, Eq 19-27 | mnemoscope.cells.affine:MLSTM | beck2024 | affine
+deltanet | key-value matrix in which a new value replaces the old one of its key
+    Yang et al. 2024, section 2.2; Schlag et al. 2021 | mnemoscope.cells.affine:DeltaNet
+    yang2024delta schlag2021 grazzi2025 | affine
 gated-deltanet | key-value matrix that decays, and in which a new value replaces the old one of its key
-    Yang et al. 2025, Eq 10 | mnemoscope.cells.matrix:GatedDeltaNet | yang2025 dao2024 | matrix
+    Yang et al. 2025, Eq 10 | mnemoscope.cells.affine:GatedDeltaNet | yang2025 dao2024 | affine
 """
 
 cells = Registry("cell", read_entries(CELLS))

@@ -1,4 +1,4 @@
-"""Cells whose states are matrices (Do et al. 2017; Renanse et al. 2021), and two with key-value matrices."""
+"""Cells whose states are matrices (Do et al. 2017; Renanse et al. 2021)."""
 
 from mnemoscope.cells.matrix.bilinear import (
     Bilinear as Bilinear,
@@ -6,12 +6,6 @@ from mnemoscope.cells.matrix.bilinear import (
     nearest_square as nearest_square,
 )
 from mnemoscope.cells.matrix.gated import MatrixGRU as MatrixGRU, MatrixLSTM as MatrixLSTM
-from mnemoscope.cells.matrix.key_value import (
-    MLSTM as MLSTM,
-    DeltaState as DeltaState,
-    GatedDeltaNet as GatedDeltaNet,
-    MLSTMState as MLSTMState,
-)
 from mnemoscope.cells.matrix.layers import MatrixLayers as MatrixLayers, stack_matrix_rnns as stack_matrix_rnns
 from mnemoscope.cells.matrix.queue import QueueMemory as QueueMemory, QueueState as QueueState
 from mnemoscope.cells.matrix.rnn import Kronecker as Kronecker, MatrixRNN as MatrixRNN

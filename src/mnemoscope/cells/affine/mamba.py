@@ -1,0 +1,56 @@
+"""Selective state-space models."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import silu, softplus
+
+from mnemoscope.base.array_types import Float
+from mnemoscope.base.validation import check_whole
+from mnemoscope.cells.affine.cell import AffineCell
+from mnemoscope.cells.affine.initial import inverse_softplus, log_uniform
+from mnemoscope.cells.affine.parts import Parts
+
+
+class Mamba2(AffineCell):
+    """`S' = exp(-a dt) S + dt B x^T`, `o = S'^T C + D x` for each head (Dao & Gu 2024, section 7).
+
+    x, B and C are SiLU of linear maps of the input, and `dt = softplus(w u + b)` for each head. B and C have
+    `state_size` numbers and are shared by the heads of a group. At the start a ~ U(1, 16), softplus(b) is log-uniform
+    between 0.001 and 0.1, and D = 1.
+
+    >>> cell = Mamba2(3, 16, heads=2, state_size=4)
+    >>> cell(torch.zeros(5, 3), cell.initial_state(5)).S.shape
+    torch.Size([5, 2, 4, 8])
+    """
+
+    def __init__(
+        self, input_size: int, hidden_size: int, heads: int = 1, state_size: int = 128, groups: int = 1
+    ) -> None:
+        check_whole(1, state_size=state_size, groups=groups)
+        super().__init__(input_size, hidden_size, heads, keys=state_size)
+        if heads % groups:
+            raise ValueError(f"heads must be a multiple of groups = {groups}, but is {heads}.")
+        self.groups = groups
+        self.convolved = hidden_size + 2 * groups * state_size
+        self.project = nn.Linear(input_size, self.convolved + heads, bias=False)
+        """Projection to x, B, C and, for each head, dt."""
+        self.rate_bias = nn.Parameter(inverse_softplus(log_uniform(heads)))
+        self.log_decay = nn.Parameter(torch.empty(heads).uniform_(1, 16).log())
+        self.skip = nn.Parameter(torch.ones(heads, 1))
+        """D."""
+
+    def parts(self, features: Float[Tensor, "*batch features"]) -> Parts:
+        x, B, C, dt = features.split([self.hidden_size, *2 * [self.groups * self.keys], self.heads], dim=-1)
+        dt = softplus(dt + self.rate_bias).unsqueeze(-1)
+        v = dt * silu(x).unflatten(-1, (self.heads, -1))
+        g = -torch.exp(self.log_decay).unsqueeze(-1) * dt
+        return Parts(self._by_head(silu(C)), self._by_head(silu(B)), v, g)
+
+    def _by_head(self, shared: Float[Tensor, "*batch size"]) -> Float[Tensor, "*batch heads keys"]:
+        return shared.unflatten(-1, (self.groups, self.keys)).repeat_interleave(self.heads // self.groups, dim=-2)
+
+    def finish(self, reads: Tensor, features: Tensor, scale: Tensor | None) -> Tensor:
+        x = silu(features[..., : self.hidden_size]).unflatten(-1, (self.heads, -1))
+        return super().finish(reads + self.skip * x, features, scale)

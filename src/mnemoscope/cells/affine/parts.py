@@ -1,0 +1,189 @@
+"""The parts of an affine recurrence, and the ways to run it: one step, a whole sequence, its matrix."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from mnemoscope.base.array_types import Bool, Float, Inexact
+from mnemoscope.kernels.affine import affine_scan
+from mnemoscope.kernels.linear import diagonal_scan
+
+
+class Parts(NamedTuple):
+    """Everything that one step of an affine recurrence takes from the inputs.
+
+    Per head, the state S is a matrix of keys and values, and a step is
+
+        S' = diag(exp(g)) S + a (b^T S) + k v^T,      o = q^T S'.
+
+    The leading dimensions are those of the inputs, (batch,) or (time, batch). With several micro-steps per input,
+    everything but the queries has one more dimension for them before the heads, and only the state after the last one
+    is read.
+    """
+
+    queries: Inexact[Tensor, "*batch heads keys"]
+    """q, one per input."""
+    keys: Inexact[Tensor, "*batch heads keys"]
+    """k."""
+    values: Inexact[Tensor, "*batch heads values"]
+    """v."""
+    log_decays: Inexact[Tensor, "*batch heads rates"]
+    """g, one per key or one for all keys; a complex g also rotates."""
+    erase: tuple[Tensor, Tensor] | None = None
+    """a and b, each (*batch, heads, keys); None if there is no such term."""
+    log_writes: Float[Tensor, "*batch heads"] | None = None
+    """Logarithm of a factor of k that may overflow, as of an exponential gate; the state is then stored divided by
+    `exp(m)` (`ScaledState`)."""
+    micro_steps: int = 1
+    """Number of micro-steps per input."""
+
+    def each(self) -> list[Parts]:
+        """Return the parts of each micro-step, in order, with the same queries."""
+        if self.micro_steps == 1:
+            return [self]
+        erase = (
+            [None] * self.micro_steps if self.erase is None else zip(*(x.unbind(-3) for x in self.erase), strict=True)
+        )
+        columns = (self.keys.unbind(-3), self.values.unbind(-3), self.log_decays.unbind(-3), erase)
+        return [Parts(self.queries, k, v, g, e) for k, v, g, e in zip(*columns, strict=True)]
+
+    def held(self, mask: Bool[Tensor, "time batch"]) -> Parts:
+        """Return parts that do not change the state where the mask is False."""
+
+        def fill(part: Tensor, value: float = 0.0) -> Tensor:
+            return part.masked_fill(~mask.view(*mask.shape, *(1,) * (part.dim() - 2)), value)
+
+        erase = None if self.erase is None else (fill(self.erase[0]), fill(self.erase[1]))
+        log_writes = None if self.log_writes is None else fill(self.log_writes, -torch.inf)
+        return self._replace(keys=fill(self.keys), log_decays=fill(self.log_decays), erase=erase, log_writes=log_writes)
+
+
+class AffineState(NamedTuple):
+    """The memory S (batch, heads, keys, values)."""
+
+    S: Tensor
+
+
+class ScaledState(NamedTuple):
+    """A memory that is stored divided by exp(m): the memory itself is `exp(m) S`."""
+
+    S: Tensor
+    """Memory, scaled, (batch, heads, keys, values)."""
+    m: Tensor
+    """Logarithm of the scale (batch, heads)."""
+
+
+def scale_step(parts: Parts, m: Float[Tensor, "batch heads"]) -> tuple[Parts, Float[Tensor, "batch heads"]]:
+    """Return the parts relative to the scale after the step, and this scale, `m' = max(g + m, log i)`.
+
+    Decays and weights of the writes are then at most 1 (Beck et al. 2024, Eq 15-17).
+    """
+    assert parts.log_writes is not None
+    kept = parts.log_decays.squeeze(-1) + m
+    after = torch.maximum(kept, parts.log_writes)
+    return _relative(parts, kept - after, parts.log_writes - after), after
+
+
+def scale_sequence(parts: Parts, m: Float[Tensor, "batch heads"]) -> tuple[Parts, Float[Tensor, "time batch heads"]]:
+    """Return the parts relative to the scales after each step, and these scales.
+
+    With the cumulated decays G, `m_t = G_t + max(m_0, max_{s <= t} (log i_s - G_s))`. It is computed in float64,
+    because the differences of scales would lose digits in float32.
+    """
+    assert parts.log_writes is not None
+    g, log_i, start = (x.double() for x in (parts.log_decays.squeeze(-1), parts.log_writes, m))
+    G = g.cumsum(0)
+    scales = G + torch.maximum(start, (log_i - G).cummax(0).values)
+    before = torch.cat([start.unsqueeze(0), scales[:-1]])
+    decays, writes = (x.to(m) for x in (torch.minimum(g + before - scales, torch.zeros_like(g)), log_i - scales))
+    return _relative(parts, decays, writes), scales.to(m)
+
+
+def _relative(parts: Parts, log_decays: Tensor, log_writes: Tensor) -> Parts:
+    weights = torch.exp(log_writes).unsqueeze(-1)
+    return parts._replace(keys=weights * parts.keys, log_decays=log_decays.unsqueeze(-1), log_writes=None)
+
+
+def step_state(parts: Parts, S: Inexact[Tensor, "batch heads keys values"]) -> Inexact[Tensor, "..."]:
+    """Return the state after one input, micro-step by micro-step, as the formula has it."""
+    for part in parts.each():
+        new = torch.exp(part.log_decays).unsqueeze(-1) * S + part.keys.unsqueeze(-1) * part.values.unsqueeze(-2)
+        if part.erase is not None:
+            a, b = part.erase
+            new = new + a.unsqueeze(-1) * (b.unsqueeze(-2) @ S)
+        S = new
+    return S
+
+
+def read_state(parts: Parts, S: Inexact[Tensor, "*batch heads keys values"]) -> Inexact[Tensor, "*batch heads values"]:
+    """Return `q^T S` of each head."""
+    return (parts.queries.unsqueeze(-2) @ S).squeeze(-2)
+
+
+def transition(parts: Parts) -> Inexact[Tensor, "*batch heads keys keys"]:
+    """Return the matrix A of `S' = A S + B`: the product over the micro-steps of `diag(exp(g)) + a b^T`."""
+    product = None
+    for part in parts.each():
+        A = torch.diag_embed(torch.exp(part.log_decays).expand_as(part.keys))
+        if part.erase is not None:
+            A = A + part.erase[0].unsqueeze(-1) * part.erase[1].unsqueeze(-2)
+        product = A if product is None else A @ product
+    assert product is not None
+    return product
+
+
+def scan_parts(
+    parts: Parts, S: Inexact[Tensor, "batch heads keys values"]
+) -> tuple[Inexact[Tensor, "time batch heads values"], Inexact[Tensor, "batch heads keys values"]]:
+    """Return `q^T S` at every time and the last state, by the kernel that suits the parts."""
+    if parts.erase is None and parts.micro_steps == 1 and S.shape[-1] == 1:
+        return _scan_numbers(parts, S)
+    if parts.log_decays.is_complex():
+        return _scan_rotating(parts, S)
+    keys, values, log_decays, *erase = (
+        _in_time(x, parts.micro_steps) for x in (parts.keys, parts.values, parts.log_decays, *(parts.erase or ()))
+    )
+    both = (erase[0], erase[1]) if erase else None
+    return affine_scan(parts.queries, keys, values, log_decays, both, state=S, micro_steps=parts.micro_steps)
+
+
+def _in_time(part: Tensor, micro_steps: int) -> Tensor:
+    """Return (time, batch, micro, heads, size) as (time * micro, batch, heads, size)."""
+    return part if micro_steps == 1 else part.movedim(-3, 1).flatten(0, 1)
+
+
+def _scan_numbers(parts: Parts, S: Tensor) -> tuple[Tensor, Tensor]:
+    """Run a diagonal recurrence with one value per head: the numbers of the state do not interact."""
+    writes = parts.keys * parts.values
+    constant = parts.log_decays.stride()[:2] == (0, 0)  # expanded over time and batch
+    decays = torch.exp(parts.log_decays[0, 0] if constant else parts.log_decays)
+    decays = decays.expand(writes.shape[2:] if constant else writes.shape).flatten(0 if constant else 2)
+    states = diagonal_scan(decays, writes.flatten(2), S.flatten(1)).view_as(writes)
+    return (parts.queries * states).sum(-1, keepdim=True), states[-1].unsqueeze(-1)
+
+
+def _scan_rotating(parts: Parts, S: Tensor) -> tuple[Tensor, Tensor]:
+    """Run a complex diagonal recurrence by the kernel for real ones, in a frame that rotates with the keys.
+
+    Let T be the cumulated angles, and `S~ = exp(-iT) S`. Then S~ only decays, its keys are `exp(-iT) k`, and it is
+    read by `exp(iT) q`. A complex key counts as two real ones. Only the real part of the outputs is returned.
+    """
+    assert parts.erase is None
+    assert parts.micro_steps == 1
+    assert not parts.values.is_complex()
+    angles = parts.log_decays.imag.cumsum(0).expand_as(parts.keys)
+    turn = torch.polar(torch.ones_like(angles), angles)
+    keys = _as_real(parts.keys * turn.conj())
+    queries = _as_real((parts.queries * turn).conj())  # Re(q s) is the product of (Re q, -Im q) and (Re s, Im s)
+    decays = parts.log_decays.real.expand_as(angles).repeat_interleave(2, dim=-1)
+    start = torch.view_as_real(S).movedim(-1, -2).flatten(-3, -2)  # (batch, heads, 2 keys, values)
+    outputs, last = affine_scan(queries, keys, parts.values, decays, state=start)
+    real, imaginary = last.unflatten(-2, (-1, 2)).unbind(-2)
+    return outputs, turn[-1].unsqueeze(-1) * torch.complex(real, imaginary)
+
+
+def _as_real(x: Tensor) -> Tensor:
+    return torch.view_as_real(x.resolve_conj()).flatten(-2)
