@@ -180,6 +180,113 @@ def test_attention_is_recorded_from_sequences_of_unequal_length():
     assert torch.equal(by_length.taken, by_mask.taken)
 
 
+MASK = torch.arange(8)[:, None] < torch.tensor(LENGTHS)
+PADDED = XS.masked_fill(~MASK.unsqueeze(-1), torch.nan)
+WITH_LENGTHS = {
+    "lengths": (PADDED, {"lengths": LENGTHS}),
+    "mask": (PADDED, {"mask": MASK}),
+    "packed": (pack_padded_sequence(XS, LENGTHS, enforce_sorted=False), {}),
+    "mask with gaps": (PADDED.flip(0), {"mask": MASK.flip(0)}),
+}
+
+
+def alone(row):
+    """Return one of the sequences, without padding."""
+    return XS[: LENGTHS[row], row : row + 1]
+
+
+@representatives("mask with gaps", "packed")
+@pytest.mark.parametrize("given", WITH_LENGTHS)
+def test_the_fisher_memory_of_a_sequence_is_that_at_its_own_end(given, tmp_path):
+    network, (xs, options) = pair()[0], WITH_LENGTHS[given]
+    memory = ms.fisher_memory(network, 0, along=xs, **options)
+    for row, length in enumerate(LENGTHS):
+        inputs = alone(row).flip(0) if given == "mask with gaps" else alone(row)
+        expected = ms.fisher_memory(network, 0, along=inputs)
+        for name in ("traces", "input_information"):
+            found = getattr(memory, name)[row]
+            torch.testing.assert_close(found[:length], getattr(expected, name)[0], rtol=0, atol=ROUNDING)
+            assert found[length:].isnan().all()
+        for name in ("total", "bound", "factor"):
+            found = getattr(memory, name)[row]
+            torch.testing.assert_close(found, getattr(expected, name)[0], rtol=0, atol=ROUNDING)
+    memory.save(tmp_path / "memory.safetensors")
+    assert ms.FisherMemory.load(tmp_path / "memory.safetensors").lengths.tolist() == LENGTHS
+    assert "After 5 trajectories of 2 to 8 steps" in memory.summary()
+    assert memory.figure().axes
+
+
+@representatives("mask with gaps", "packed")
+@pytest.mark.parametrize("given", WITH_LENGTHS)
+def test_the_exponents_of_a_start_are_averages_over_its_own_steps(given):
+    network, (xs, options), starts = pair()[0], WITH_LENGTHS[given], STARTS[[0, 1, 2, 3, 0]]
+    run = {"count": 2, "transient": 2, "starts": starts}
+    if given == "packed":
+        inputs = pack_padded_sequence(XS.repeat(15, 1, 1), [15 * length for length in LENGTHS], enforce_sorted=False)
+        expected = [XS.repeat(15, 1, 1)[: 15 * length, row] for row, length in enumerate(LENGTHS)]
+    else:
+        inputs = xs.repeat_interleave(15, 0)
+        expected = [row[row.isfinite().all(1)] for row in inputs.unbind(1)]
+        options = {
+            name: [15 * length for length in value] if name == "lengths" else value.repeat_interleave(15, 0)
+            for name, value in options.items()
+        }
+    found = ms.lyapunov_spectrum(network, inputs=inputs, **run, **options)
+    assert found.steps_of_starts.tolist() == [(15 * length - 2) // 20 * 20 for length in LENGTHS]
+    assert "over 20 to 100 steps from 5 starts" in found.summary()
+    assert "stretched" in found.figure().axes[1].get_xlabel()
+    for row in (0, 1):
+        same = ms.lyapunov_spectrum(network, inputs=expected[row], **run)  # the sequence of this start for all
+        assert same.steps_of_starts is None
+        torch.testing.assert_close(found.blocks[row], same.blocks[row], rtol=0, atol=ROUNDING)
+
+
+@representatives("mask with gaps", "packed")
+@pytest.mark.parametrize("given", WITH_LENGTHS)
+def test_a_tape_is_recorded_from_sequences_of_unequal_length(given, tmp_path):
+    machine, (xs, options) = ms.networks.ntm(2, 4, slots=5, slot_size=3).double(), WITH_LENGTHS[given]
+    tape = ms.record_tape(machine, xs, **options)
+    assert torch.equal(tape.taken, MASK.flip(0) if given == "mask with gaps" else MASK)
+    for row in range(len(LENGTHS)):
+        inputs = alone(row).flip(0) if given == "mask with gaps" else alone(row)
+        expected = ms.record_tape(machine, inputs)
+        for name in ("inputs", "outputs", "memory", "added", "write_weights", "read_weights"):
+            found = getattr(tape, name)[tape.taken[:, row], row]
+            torch.testing.assert_close(found, getattr(expected, name)[:, 0], rtol=0, atol=ROUNDING)
+        torch.testing.assert_close(tape.memory[-1, row], expected.memory[-1, 0], rtol=0, atol=ROUNDING)
+    assert tape.write_weights[~tape.taken].isnan().all()
+    assert "5 sequences of 2 to 8 steps" in tape.summary()
+    assert min(tape.sharpness) > 0
+    tape.save(tmp_path / "tape.safetensors")
+    assert torch.equal(ms.lenses.Tape.load(tmp_path / "tape.safetensors").taken, tape.taken)
+    weights = tape.figure(1).axes[4].images[0].get_array()
+    assert weights.shape[1] == LENGTHS[1]  # the steps that this sequence has
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda net: ms.fisher_memory(net, 0, lengths=[3]), "pass along="),
+        (lambda net: ms.fisher_memory(net, 0, along=XS, mask=MASK & (MASK.sum(0) > 2)), "no input to 1 of 5 sequences"),
+        (lambda net: ms.lyapunov_spectrum(net, lengths=[3]), "pass inputs="),
+        (lambda net: ms.lyapunov_spectrum(net, inputs=XS[:, 0], lengths=[3]), "cut it instead"),
+        (lambda net: ms.lyapunov_spectrum(net, starts=5, transient=4, inputs=XS, lengths=LENGTHS), "At least 20 steps"),
+        (lambda net: ms.find_variables(net, READOUT, inputs=WITH_LENGTHS["packed"][0]), "2 to 8 steps: pass those of"),
+        (lambda net: ms.find_variables(net, READOUT, inputs=XS[..., :1]), r"must be \(time, batch, 2\)"),
+    ],
+)
+def test_lenses_name_the_remedy_for_lengths_that_they_cannot_take(call, message):
+    with pytest.raises(ValueError, match=message):
+        call(pair()[0])
+
+
+def test_variables_take_packed_trials_of_one_length():
+    network, trials = pair()[0], torch.cat([XS, torch.zeros_like(XS)])
+    packed = pack_padded_sequence(trials, [16] * 5)
+    found = [ms.find_variables(network, READOUT, inputs=xs, around="states") for xs in (trials, packed)]
+    assert torch.equal(found[0].modes.eigenvalues, found[1].modes.eigenvalues)
+
+
 def test_capacity_is_measured_whatever_the_layout():
     one, other = pair()
     curves = [ms.measure_memory_capacity(network, delays=3, steps=200).curve for network in (one, other)]

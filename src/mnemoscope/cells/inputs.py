@@ -37,6 +37,17 @@ class Inputs:
         """Return a tensor (time, batch, ...) in the layout of the inputs."""
         return tensor.transpose(0, 1) if self.batch_first else tensor
 
+    def without_gaps(self) -> tuple[Tensor, Int[Tensor, " batch"]]:
+        """Return the inputs of each sequence without gaps, time first and followed by zeros, and their numbers."""
+        if self.mask is None:
+            return self.xs, torch.full(self.xs.shape[1:2], self.xs.shape[0], device=self.xs.device)
+        order = (~self.mask).to(torch.uint8).argsort(dim=0, stable=True)  # (time, batch), inputs first
+        lengths = self.mask.sum(0)
+        moved = self.xs[order, torch.arange(self.xs.shape[1], device=self.xs.device)]
+        past_end = torch.arange(self.xs.shape[0], device=self.xs.device).unsqueeze(1) >= lengths
+        longest = int(lengths.max())
+        return moved.masked_fill(past_end.reshape(*past_end.shape, *(1,) * (moved.dim() - 2)), 0)[:longest], lengths
+
     def as_given(self, outputs: Tensor) -> Tensor | PackedSequence:
         """Return outputs (time, batch, ...) in the layout of the inputs, packed if the inputs were."""
         if self.packed is None:

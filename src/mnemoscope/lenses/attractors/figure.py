@@ -85,7 +85,10 @@ def draw_exponents(spectrum: LyapunovSpectrum, colours: Mapping[str, str] = LIGH
         right.legend(
             frameon=False, title="index", loc="upper left", bbox_to_anchor=(1, 1), title_fontsize=font_size - 1
         )
-    right.set(xlabel="steps" if spectrum.dt is None else "time", title="Running mean: each start (thin), all (thick)")
+    label = "steps" if spectrum.dt is None else "time"
+    if spectrum.steps_of_starts is not None:
+        label = f"{label} of the longest sequence; the others are stretched"
+    right.set(xlabel=label, title="Running mean: each start (thin), all (thick)")
     for axes in (left, right):
         style_axes(axes, colours, font_size)
     return figure

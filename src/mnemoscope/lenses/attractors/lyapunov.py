@@ -9,11 +9,12 @@ from __future__ import annotations
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence
 
-from mnemoscope.base.array_types import Float
+from mnemoscope.base.array_types import Float, Int
 from mnemoscope.base.progress import slow_bar
 from mnemoscope.base.validation import check_whole, is_whole
-from mnemoscope.cells import Network, State
+from mnemoscope.cells import Lengths, Network, State, read_inputs
 from mnemoscope.lenses.attractors.composition import as_map
 from mnemoscope.lenses.attractors.lyapunov_result import LyapunovSpectrum
 from mnemoscope.lenses.attractors.simulation import FAR
@@ -36,7 +37,9 @@ def lyapunov_spectrum(
     starts: int | State | StartStrategy = 8,
     *,
     every: int = 1,
-    inputs: Float[Tensor, "time ..."] | np.ndarray | None = None,
+    inputs: Float[Tensor, "time ..."] | np.ndarray | PackedSequence | None = None,
+    mask: Tensor | None = None,
+    lengths: Lengths | None = None,
     dt: float | None = None,
     seed: int = 0,
     progress: bool = True,
@@ -55,7 +58,11 @@ def lyapunov_spectrum(
         inputs: a sequence (time, features) for all starts or (time, starts, features), which is (starts, time,
             features) if the network is a torch.nn module with `batch_first`, that drives the network instead of its
             constant input. The exponents are then conditional on the inputs: the largest is negative if the
-            network forgets its initial state. In a flow, each input is held for one step.
+            network forgets its initial state. In a flow, each input is held for one step. A `PackedSequence` has one
+            sequence for each start.
+        mask: the shape of the inputs without their features, False where a sequence has no input; no step is taken
+            there. The exponents of each start are averages over its own steps after the transient.
+        lengths: number of inputs of each start, instead of a mask.
         dt: length of a time step of a flow.
         seed: seed of the starts and of the first tangent vectors.
         progress: show a progress bar after 3 seconds.
@@ -74,12 +81,30 @@ def lyapunov_spectrum(
     check_whole(1, every=every)
     generator = seeded_generator(seed)
     states = draw_starts(dynamics, starts, generator)
-    drive = None if inputs is None else _checked_inputs(dynamics, inputs, len(states))
-    block = _block_length(steps, transient, every, None if drive is None else len(drive))
+    if inputs is None and (mask is not None or lengths is not None):
+        raise ValueError("A mask and lengths describe sequences of inputs: pass inputs=... as well.")
     drawn = torch.randn(len(states), system.size, count, generator=generator, dtype=system.dtype).to(system.device)
     tangent_map, Q = TangentMap(system, count), torch.linalg.qr(drawn)[0]
-    logs = block_growth(tangent_map, states, Q, transient, block, every, drive, progress)
-    return LyapunovSpectrum(logs.cpu() / (dt or 1.0), BLOCKS * block, system.size, dt, drive is not None)
+    if inputs is None:
+        block = _block_length(steps, transient, every, None)
+        blocks = torch.full((len(states),), block)
+        logs = block_growth(tangent_map, states, Q, transient, block, every, None, progress)
+    else:
+        drive, available = _checked_inputs(dynamics, inputs, len(states), mask, lengths)
+        blocks = torch.tensor([_block_length(steps, transient, every, number) for number in available.tolist()])
+        logs = states.new_zeros(len(states), BLOCKS, count)
+        for block in blocks.unique().tolist():  # starts with blocks of the same length run together
+            alike = (blocks == block).nonzero().flatten().to(states.device)
+            run = (transient, block, every, drive[:, alike], progress)
+            logs[alike] = block_growth(tangent_map, states[alike], Q[alike], *run)
+    return LyapunovSpectrum(
+        logs.cpu() / (dt or 1.0),
+        BLOCKS * int(blocks.max()),
+        system.size,
+        dt,
+        inputs is not None,
+        None if bool((blocks == blocks[0]).all()) else BLOCKS * blocks,
+    )
 
 
 def block_growth(
@@ -177,22 +202,32 @@ def _checked_count(system: Dynamics, count: int | None) -> int:
 
 
 def _checked_inputs(
-    system: Dynamics, inputs: Tensor | np.ndarray, starts: int
-) -> Float[Tensor, "time starts features"]:
-    given = torch.as_tensor(inputs).detach().to(system.input)
-    if given.dim() == 3 and system.batch_first:
-        given = given.transpose(0, 1)
-    given = given[:, None] if given.dim() == 2 else given
-    features = system.input.shape[-1]
+    system: Dynamics,
+    inputs: Tensor | np.ndarray | PackedSequence,
+    starts: int,
+    mask: Tensor | None,
+    lengths: Lengths | None,
+) -> tuple[Float[Tensor, "time starts features"], Int[Tensor, " starts"]]:
+    """Return the inputs of each start, time first and without gaps, and their number."""
+    sequences = inputs if isinstance(inputs, PackedSequence) else torch.as_tensor(inputs)
+    if isinstance(sequences, Tensor) and sequences.dim() == 2:
+        if mask is not None or lengths is not None:
+            raise ValueError(
+                "Inputs (time, features) are one sequence for all starts: cut it instead of passing a mask or lengths, "
+                "or pass one sequence for each start."
+            )
+        sequences = sequences.unsqueeze(0 if system.batch_first else 1)
+    read = read_inputs(sequences, batch_first=system.batch_first, mask=mask, lengths=lengths)
+    given, features = read.xs, system.input.shape[-1]
     if given.dim() != 3 or given.shape[1] not in (1, starts) or given.shape[2] != features or not len(given):
         layout = f"({starts}, time, {features})" if system.batch_first else f"(time, {starts}, {features})"
-        raise ValueError(
-            f"The inputs must be (time, {features}) or {layout}, with {starts} starts, but are "
-            f"{tuple(torch.as_tensor(inputs).shape)}."
-        )
+        shape = tuple(given.shape if isinstance(inputs, PackedSequence) else inputs.shape)
+        raise ValueError(f"The inputs must be (time, {features}) or {layout}, with {starts} starts, but are {shape}.")
+    given, available = read.without_gaps()
+    given = given.detach().to(system.input)
     if not torch.isfinite(given).all():
         raise ValueError("The inputs contain NaN or infinite values.")
-    return given.expand(-1, starts, -1)
+    return given.expand(-1, starts, -1), available.expand(starts)
 
 
 def _block_length(steps: int | None, transient: int, every: int, available: int | None) -> int:

@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from mnemoscope.base.array_types import Bool, Float
+from mnemoscope.base.array_types import Bool, Float, Int
 from mnemoscope.lenses.result import Result
 
 
@@ -31,13 +31,15 @@ class LyapunovSpectrum(Result):
     """Mean growth of each direction in each block of steps; NaN for a start that left to infinity or became
     undefined."""
     steps: int
-    """Steps averaged over."""
+    """Steps averaged over, from the start with the most."""
     size: int
     """Numbers in the state: the length of the whole spectrum."""
     dt: float | None = None
     """Length of a time step of a flow; None for a map."""
     driven: bool = False
     """Whether a sequence of inputs drove the network: the exponents are then conditional on the inputs."""
+    steps_of_starts: Int[Tensor, " starts"] | None = None
+    """Steps averaged over from each start, if these differ."""
 
     @property
     def count(self) -> int:
@@ -151,7 +153,8 @@ def _sentences(spectrum: LyapunovSpectrum) -> Iterator[str]:
     listed = ", ".join(f"{value:.4g} ± {error:.1g}" for value, error in pairs)
     name = "Conditional Lyapunov exponents" if spectrum.driven else "Lyapunov exponents"
     rest = f" (the first {len(pairs)} of {spectrum.count})" if spectrum.count > len(pairs) else ""
-    yield f"{name}, {unit}{rest}: {listed}; over {spectrum.steps} steps from {alive} starts."
+    fewest = "" if spectrum.steps_of_starts is None else f"{int(spectrum.steps_of_starts.min())} to "
+    yield f"{name}, {unit}{rest}: {listed}; over {fewest}{spectrum.steps} steps from {alive} starts."
     value, error = pairs[0]
     largest, errors = spectrum.exponents[spectrum.alive][:, 0], spectrum.errors[spectrum.alive][:, 0]
     diverging, converging = int((largest > 3 * errors).sum()), int((largest < -3 * errors).sum())

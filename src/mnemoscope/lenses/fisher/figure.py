@@ -32,7 +32,7 @@ def draw_memory(memory: FisherMemory, colours: Colours = LIGHT, *, font_size: fl
     else:
         _draw_trajectories(curve, memory.curve, "Fisher information", colours)
         _draw_trajectories(second, memory.remaining, "share left", colours)
-        J = memory.matrix.mean(0).numpy()
+        J = memory.matrix.nanmean(0).numpy()
     _draw_matrix(figure, matrix, J)
     finish_panels((curve, second, matrix), (curve,), colours, font_size)
     return figure

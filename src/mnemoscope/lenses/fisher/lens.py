@@ -7,10 +7,11 @@ from typing import get_args
 
 import numpy as np
 from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence
 
 from mnemoscope.base.array_types import Inexact
 from mnemoscope.base.validation import check_whole
-from mnemoscope.cells import State
+from mnemoscope.cells import Lengths, State
 from mnemoscope.lenses.dynamics import Dynamics
 from mnemoscope.lenses.fisher import routes
 from mnemoscope.lenses.fisher.linearisation import matrix_cell
@@ -30,7 +31,9 @@ def fisher_memory(
     system: System | MatrixSystem,
     direction: Direction = None,
     *,
-    along: Inexact[Tensor, "time batch features"] | np.ndarray | None = None,
+    along: Inexact[Tensor, "time batch features"] | np.ndarray | PackedSequence | None = None,
+    mask: Tensor | None = None,
+    lengths: Lengths | None = None,
     state: State | None = None,
     noise: Noise = 1.0,
     lags: int | None = None,
@@ -58,7 +61,11 @@ def fisher_memory(
             its own. With `along`, a direction in the space of the inputs: the number of a feature or a vector
             (features,). Gradients flow to tensors that are passed, not into cells.
         along: inputs that drive the trajectories, in the layout of the network: (batch, time, features) if it is a
-            torch.nn module with `batch_first`, otherwise (time, batch, features).
+            torch.nn module with `batch_first`, otherwise (time, batch, features); or a `PackedSequence`.
+        mask: with `along`: the shape of the inputs without their features, False where a sequence has no input. The
+            memory is that at the last input of each sequence, and lags count its inputs; where it has no more, the
+            curve is NaN.
+        lengths: with `along`: number of steps of each sequence, instead of a mask.
         state: the state (size,) at which a `Dynamics` or a network is linearised, 0 by default for a matrix cell. With
             `along`, the state in which the trajectories begin, by default the cell's initial state.
         noise: variance of the noise that enters every unit at every step, or its covariance (size, size). The
@@ -94,7 +101,10 @@ def fisher_memory(
         _check_options_along(horizon, method, observed, terms, route)
         if not callable(system) or isinstance(system, Dynamics):
             raise TypeError(f"Along inputs a system is a network, not a {type(system).__name__}.")
-        return trajectory_memory(system, along, direction, state=state, noise=noise, lags=lags)
+        options = {"mask": mask, "lengths": lengths, "state": state, "noise": noise, "lags": lags}
+        return trajectory_memory(system, along, direction, **options)
+    if mask is not None or lengths is not None:
+        raise ValueError("A mask and lengths describe sequences of inputs: pass along=... as well.")
     lags = LAGS if lags is None else lags
     check_whole(1, lags=lags, horizon=1 if horizon is None else horizon)
     check_whole(0, terms=terms)

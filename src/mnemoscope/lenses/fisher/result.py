@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.linalg import solve_triangular
 
-from mnemoscope.base.array_types import Float, Inexact
+from mnemoscope.base.array_types import Float, Inexact, Int
 from mnemoscope.lenses.fisher.operators import Dense, Kronecker, Map
 from mnemoscope.lenses.fisher.square_root import LARGEST_QR
 from mnemoscope.lenses.fisher.stein import gramian
@@ -74,7 +74,9 @@ class FisherMemory(Result):
     factor: Float[Tensor, "*batch size size"] | None = None
     """S of the covariance of the state, `C = S S^T`."""
     steps: int | None = None
-    """Length of the trajectories; None for a linear system."""
+    """Length of the longest trajectory; None for a linear system."""
+    lengths: Int[Tensor, " batch"] | None = None
+    """Length of each trajectory, if they differ; the curve of a shorter one ends with NaN."""
 
     def __len__(self) -> int:
         """Return the number of lags."""
@@ -171,7 +173,7 @@ class FisherMemory(Result):
     def summary(self) -> str:
         """Return the total, the lag at which half is left, and the accuracy, in sentences."""
         sentences = [_total_sentence(self) if self.steps is None else _trajectory_sentence(self)]
-        curve = self.curve.detach() if self.steps is None else self.curve.mean(0)
+        curve = self.curve.detach() if self.steps is None else self.curve.nanmean(0)
         sentences.append(
             f"The memory curve is at least half of its first value {lags_above(curve, float(curve[0]) / 2)}."
         )
@@ -223,8 +225,10 @@ def _trajectory_sentence(memory: FisherMemory) -> str:
     trajectories = f"{memory.batch} trajectories" if many else "a trajectory"
     totals = memory.total
     spread = f" ({float(totals.min()):.4g} to {float(totals.max()):.4g})" if many else ""
+    shortest = "" if memory.lengths is None else f"{int(memory.lengths.min())} to "
+    steps = f"{shortest}{memory.steps} step{'s' if memory.steps != 1 else ''}"
     return (
-        f"After {trajectories} of {memory.steps} step{'s' if memory.steps != 1 else ''}, a state of {memory.size} "
-        f"numbers holds an information of {float(totals.mean()):.4g}{spread} about past signals; the newest signal "
-        f"enters with {float(memory.input_information[:, 0].mean()):.4g}."
+        f"After {trajectories} of {steps}, a state of {memory.size} numbers holds an information of "
+        f"{float(totals.mean()):.4g}{spread} about past signals; the newest signal enters with "
+        f"{float(memory.input_information[:, 0].mean()):.4g}."
     )

@@ -13,14 +13,16 @@ whose right side has orthonormal rows, and nothing is ever inverted.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.linalg import solve_triangular
+from torch.nn.utils.rnn import PackedSequence
 
-from mnemoscope.base.array_types import Float, Inexact
-from mnemoscope.cells import Network, State, as_cell, read_inputs, run_with_cache
+from mnemoscope.base.array_types import Float, Inexact, Int
+from mnemoscope.cells import Lengths, Network, State, as_cell, read_inputs, run_with_cache
 from mnemoscope.cells.state import map_state
 from mnemoscope.lenses.dynamics import Dynamics
 from mnemoscope.lenses.fisher.matrix_system import Noise
@@ -34,55 +36,79 @@ WORKSPACE = 2**23
 
 def trajectory_memory(
     network: Network,
-    xs: Inexact[Tensor, "time batch features"] | np.ndarray,
+    given: Inexact[Tensor, "time batch features"] | np.ndarray | PackedSequence,
     direction: Direction,
     *,
+    mask: Tensor | None,
+    lengths: Lengths | None,
     state: State | None,
     noise: Noise,
     lags: int | None,
 ) -> FisherMemory:
     """Compute the Fisher memory at the end of the trajectories that the inputs drive; see `fisher_memory`."""
     dynamics = Dynamics(as_cell(network, state), bounds=None)
-    xs = torch.as_tensor(xs)
-    if xs.dim() != 3 or 0 in xs.shape:
-        order = "batch, time" if dynamics.batch_first else "time, batch"
-        raise ValueError(f"along must be inputs ({order}, features), but has the shape {tuple(xs.shape)}.")
-    xs = read_inputs(xs, batch_first=dynamics.batch_first).xs
-    steps = xs.shape[0]
-    lags = steps if lags is None else lags
-    if not isinstance(lags, int) or not 1 <= lags <= steps:
-        raise ValueError(f"The trajectories have {steps} steps, so that lags must be 1 to {steps}, but is {lags}.")
-    xs = xs.detach().to(dtype=dynamics.dtype, device=dynamics.device)
+    xs, steps = _sequences(dynamics, given, mask, lengths)
+    longest = len(xs)
+    lags = longest if lags is None else lags
+    if not isinstance(lags, int) or not 1 <= lags <= longest:
+        raise ValueError(f"The trajectories have {longest} steps, so that lags must be 1 to {longest}, but is {lags}.")
     d = input_vector(direction, xs.shape[2], xs.dtype, xs.device)
     L = _positive_factor(noise, dynamics.size).to(dynamics.device)
     S = L.new_zeros(xs.shape[1], *L.shape)
-    traces, strengths, error = S[:, :, :0], [], 0.0
-    for A, b in _linear_steps(dynamics, xs, _states(dynamics, xs, state), d, L):
-        S, B, new, difference = next_factor(A, S, b)
-        traces, error = torch.cat([new, B @ traces], dim=2), max(error, difference)
-        strengths.append(b.square().sum((1, 2)))
+    traces, information, error = S[:, :, :0], S[:, 0, :0], 0.0  # the newest signal first
+    for time, (A, b) in enumerate(_linear_steps(dynamics, xs, _states(dynamics, xs, steps, state), d, L)):
+        new_S, B, new, difference = next_factor(A, S, b)
+        going = time < steps  # a sequence that has ended keeps its memory
+        S = torch.where(going[:, None, None], new_S, S)
+        traces = _newest_first(going[:, None, None], new, B @ traces, traces)
+        information = _newest_first(going[:, None], b.square().sum(1), information, information)
+        error = max(error, difference)
     check_steps(S, error)
-    information = torch.stack(strengths[::-1], 1)  # the newest first, like the traces
     return FisherMemory(
         traces=traces[:, :, :lags].mT.contiguous().cpu(),
-        total=traces.square().sum((1, 2)).cpu(),
+        total=traces.square().nansum((1, 2)).cpu(),
         input_information=information[:, :lags].contiguous().cpu(),
-        bound=(dynamics.size * information.amax(1)).cpu(),
+        bound=(dynamics.size * information.nan_to_num(0).amax(1)).cpu(),
         amplification=torch.full((lags,), torch.nan, dtype=torch.float64),
         shape=(dynamics.size,),
         route="linearised at every step",
         error=error,
         factor=(L @ S).cpu(),
-        steps=steps,
+        steps=longest,
+        lengths=None if bool((steps == longest).all()) else steps.cpu(),
     )
 
 
-def _states(dynamics: Dynamics, xs: Tensor, state: State | None) -> Float[Tensor, "time batch size"]:
+def _sequences(
+    dynamics: Dynamics, given: Any, mask: Tensor | None, lengths: Lengths | None
+) -> tuple[Float[Tensor, "time batch features"], Int[Tensor, " batch"]]:
+    """Return the inputs time first, without gaps, and the number of steps of each sequence."""
+    xs = given if isinstance(given, PackedSequence) else torch.as_tensor(given)
+    if isinstance(xs, Tensor) and (xs.dim() != 3 or 0 in xs.shape):
+        order = "batch, time" if dynamics.batch_first else "time, batch"
+        raise ValueError(f"along must be inputs ({order}, features), but has the shape {tuple(xs.shape)}.")
+    sequences, steps = read_inputs(xs, batch_first=dynamics.batch_first, mask=mask, lengths=lengths).without_gaps()
+    if not bool((steps > 0).all()):
+        raise ValueError(
+            f"The mask leaves no input to {int((steps == 0).sum())} of {len(steps)} sequences: omit these sequences."
+        )
+    return sequences.detach().to(dtype=dynamics.dtype, device=dynamics.device), steps.to(dynamics.device)
+
+
+def _newest_first(going: Tensor, new: Tensor, carried: Tensor, held: Tensor) -> Tensor:
+    """Put a new signal before those carried on; in a sequence that has ended, the signals held stay, and NaN ends."""
+    unknown = torch.full_like(new, torch.nan)
+    return torch.where(going, torch.cat([new, carried], dim=-1), torch.cat([held, unknown], dim=-1))
+
+
+def _states(
+    dynamics: Dynamics, xs: Tensor, steps: Int[Tensor, " batch"], state: State | None
+) -> Float[Tensor, "time batch size"]:
     """Return the state before each input."""
     start = dynamics.cell.initial_state(xs.shape[1])
     if state is not None:
         start = map_state(lambda default, given: given.detach().to(default), start, state)
-    states = run_with_cache(dynamics.cell, xs, start)[1].flat()
+    states = run_with_cache(dynamics.cell, xs, start, lengths=steps)[1].flat()
     if not torch.isfinite(states).all():
         raise ValueError("The trajectory has NaN or infinite states, at which nothing can be linearised.")
     return torch.cat([dynamics.flatten(start)[None], states[:-1]])

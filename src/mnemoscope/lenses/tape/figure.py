@@ -42,8 +42,10 @@ def draw_tape(
         raise ValueError(f"The sequences are numbered 0 to {tape.batch - 1}, but sequence {sample} was requested.")
     memory = tape.memory[-1, sample]
     matrices = memory.dim() == 3
-    heads = _heads("writes", tape.write_weights[:, sample]) + _heads("reads", tape.read_weights[:, sample])
-    slots = used_slots(torch.cat([tape.write_weights[:, sample], tape.read_weights[:, sample]], 1).amax((0, 1)))
+    steps = slice(None) if tape.taken is None else tape.taken[:, sample]  # those at which the sequence has an input
+    write_weights, read_weights = tape.write_weights[steps, sample], tape.read_weights[steps, sample]
+    heads = _heads("writes", write_weights) + _heads("reads", read_weights)
+    slots = used_slots(torch.cat([write_weights, read_weights], 1).amax((0, 1)))
     rows = 1 + -(-(1 + len(heads)) // COLUMNS)
     figure = new_figure(width, (0.24 * width + 1.8) * rows)
     grid = figure.add_gridspec(rows, COLUMNS, height_ratios=(1, *(1.25,) * (rows - 1)))
@@ -51,9 +53,9 @@ def draw_tape(
     below = [figure.add_subplot(grid[1 + number // COLUMNS, number % COLUMNS]) for number in range(1 + len(heads))]
 
     sequences = (
-        ("Inputs", _shaped(tape.inputs[:, sample], shape, matrices), None),
-        ("Outputs", _shaped(tape.outputs[:, sample], shape, matrices), (0.0, 1.0) if probabilities else None),
-        ("Added by head 1" if tape.added.shape[2] > 1 else "Added to the tape", tape.added[:, sample, 0], None),
+        ("Inputs", _shaped(tape.inputs[steps, sample], shape, matrices), None),
+        ("Outputs", _shaped(tape.outputs[steps, sample], shape, matrices), (0.0, 1.0) if probabilities else None),
+        ("Added by head 1" if tape.added.shape[2] > 1 else "Added to the tape", tape.added[steps, sample, 0], None),
     )
     style = (colours, font_size)
     for axes, (title, values, limits) in zip(above, sequences, strict=True):

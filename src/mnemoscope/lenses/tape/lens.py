@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence
 
 from mnemoscope.base.array_types import Float
-from mnemoscope.cells import Model, run_with_cache
+from mnemoscope.cells import Lengths, Model, read_inputs, run_with_cache
+from mnemoscope.cells.sequence import without_masked
 from mnemoscope.lenses.tape.result import Tape
 from mnemoscope.memory.tape import TuringMachine
 
@@ -14,12 +16,21 @@ _RECORDED = {"memory": "memory", "added": "add", "write_weights": "write_weights
 """Names in the cache of a run, by the fields of `Tape`."""
 
 
-def record_tape(machine: TuringMachine | Model, xs: Float[Tensor, "time batch features"]) -> Tape:
+def record_tape(
+    machine: TuringMachine | Model,
+    xs: Float[Tensor, "time batch features"] | PackedSequence,
+    mask: Tensor | None = None,
+    *,
+    lengths: Lengths | None = None,
+) -> Tape:
     """Record the tape of a machine along `xs`, from its initial state.
 
     Args:
         machine: a machine, or a model with a machine as its cell. The outputs of a model are those of its readout.
-        xs: inputs (time, batch, features) of the machine or of the model.
+        xs: inputs (time, batch, features) of the machine or of the model; or a `PackedSequence`.
+        mask: (time, batch), False where a sequence has no input. The tape is held there, and no head writes or reads:
+            its weights are NaN.
+        lengths: number of steps of each sequence, instead of a mask.
 
     """
     cell = machine.cell if isinstance(machine, Model) else machine
@@ -27,8 +38,16 @@ def record_tape(machine: TuringMachine | Model, xs: Float[Tensor, "time batch fe
         raise TypeError(
             f"A tape is recorded from a TuringMachine, or from a model with one, but a {type(cell).__name__} was given."
         )
+    given = read_inputs(xs, mask=mask, lengths=lengths)
+    inputs = without_masked(given.xs, given.mask)
     with torch.no_grad():
-        encoded = machine.encode(xs) if isinstance(machine, Model) else xs
-        outputs, cache = run_with_cache(cell, encoded)
+        encoded = machine.encode(inputs) if isinstance(machine, Model) else inputs
+        outputs, cache = run_with_cache(cell, encoded, mask=given.mask)
         outputs = machine.readout(outputs) if isinstance(machine, Model) else outputs
-    return Tape(xs.cpu(), outputs.cpu(), **{name: cache[source].cpu() for name, source in _RECORDED.items()})
+    recorded = {name: cache[source].cpu() for name, source in _RECORDED.items()}
+    if given.mask is None:
+        return Tape(inputs.cpu(), outputs.cpu(), **recorded)
+    taken = given.mask.cpu()
+    for name in ("write_weights", "read_weights"):  # parts of the state, which is held
+        recorded[name] = recorded[name].masked_fill(~taken[..., None, None], torch.nan)
+    return Tape(inputs.cpu(), outputs.cpu(), **recorded, taken=taken)

@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from mnemoscope.base.array_types import Complex, Float, Int
+from mnemoscope.base.array_types import Bool, Complex, Float, Int
 from mnemoscope.lenses.fixed_points.result import MARGIN, FixedPoints
 from mnemoscope.lenses.result import Result
 
@@ -35,9 +35,12 @@ class Tape(Result):
     """The add vector (or matrix) of each write head."""
     write_weights: Float[Tensor, "time batch writers slots"]
     read_weights: Float[Tensor, "time batch readers slots"]
+    taken: Bool[Tensor, "time batch"] | None = None
+    """False where a sequence has no input: nothing is written or read there, and weights are NaN. None if all
+    sequences have an input at every step."""
 
     def __len__(self) -> int:
-        """Return the number of steps."""
+        """Return the number of steps of the longest sequence."""
         return self.inputs.shape[0]
 
     @property
@@ -48,14 +51,15 @@ class Tape(Result):
     @property
     def sharpness(self) -> tuple[float, float]:
         """Mean over steps of the largest weight of a write head and of a read head: 1 if each uses a single slot."""
-        return float(self.write_weights.amax(-1).mean()), float(self.read_weights.amax(-1).mean())
+        return float(self.write_weights.amax(-1).nanmean()), float(self.read_weights.amax(-1).nanmean())
 
     def summary(self) -> str:
         write, read = self.sharpness
+        fewest = "" if self.taken is None else f"{int(self.taken.sum(0).min())} to "
         return (
-            f"{self.batch} sequence{'s' if self.batch > 1 else ''} of {len(self)} steps on {self.memory.shape[2]} "
-            f"slots. On average, the largest weight of a head is {write:.2f} when it writes and {read:.2f} when it "
-            f"reads."
+            f"{self.batch} sequence{'s' if self.batch > 1 else ''} of {fewest}{len(self)} steps on "
+            f"{self.memory.shape[2]} slots. On average, the largest weight of a head is {write:.2f} when it writes and "
+            f"{read:.2f} when it reads."
         )
 
 

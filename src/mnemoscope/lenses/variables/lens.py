@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence
 
 from mnemoscope.base.array_types import Float
 from mnemoscope.lenses.variables.interventions import PASSED, REMOVED, CausalTest, causal_tests
@@ -29,7 +30,7 @@ def find_variables(
     network: Any,
     readout: Readout | None = None,
     *,
-    inputs: Float[Tensor, "time batch features"] | None = None,
+    inputs: Float[Tensor, "time batch features"] | PackedSequence | None = None,
     variables: Float[Tensor, "time batch size"] | None = None,
     number: int | None = None,
     method: Literal["modes", "published"] = "modes",
@@ -52,7 +53,7 @@ def find_variables(
         readout: its readout of the state: an nn.Linear, a matrix (outputs, features), or a function of the output.
         inputs: sequences for the tests, in the layout of the network, as `variables`: (batch, time, ...) if it is a
             torch.nn module with `batch_first`; by default N random vectors of bits, then zeros. All trials have the
-            same length.
+            same length, as states are changed at the same step of each: use one call for each length.
         variables: x(t) that the network should hold, such as a task's targets; by default the inputs, and then F of the
             last N variables.
         number: N, if it is known; estimated by default. The published method needs it.
@@ -75,8 +76,8 @@ def find_variables(
     """
     _check_options(method, around, number, lasting, inputs is not None, variables is not None)
     linear = linearise(network, readout, rest)
-    if linear.dynamics.batch_first:
-        inputs, variables = (given if given is None else given.transpose(0, 1) for given in (inputs, variables))
+    if linear.dynamics.batch_first and variables is not None:
+        variables = torch.as_tensor(variables).transpose(0, 1)
     if inputs is not None:
         inputs = check_inputs(linear, inputs)
         linear = fit_to_states(linear, inputs) if around == "states" else linear

@@ -9,9 +9,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
 
 from mnemoscope.base.array_types import Float
-from mnemoscope.cells import Cell, Elman, Model, as_cell
+from mnemoscope.cells import Cell, Elman, Model, as_cell, read_inputs
 from mnemoscope.lenses.dynamics import Dynamics
 from mnemoscope.lenses.fixed_points.lens import find_fixed_points
 
@@ -134,11 +135,19 @@ def fit_to_states(network: Linearisation, inputs: Float[Tensor, "time batch feat
 
 
 def check_inputs(network: Linearisation, inputs: Any) -> Float[Tensor, "time batch features"]:
-    """Return the inputs in float64; raise if their shape is wrong or a value is not finite."""
-    inputs = torch.as_tensor(inputs)
-    features = network.B.shape[1]
+    """Return the inputs time first, in float64; raise if shape or lengths are wrong or a value is not finite."""
+    given = inputs if isinstance(inputs, PackedSequence) else torch.as_tensor(inputs)
+    read, features = read_inputs(given, batch_first=network.dynamics.batch_first), network.B.shape[1]
+    inputs = read.xs
+    if read.mask is not None:
+        steps = sorted({*read.mask.sum(0).tolist()})
+        raise ValueError(
+            f"All trials must have the same length, as states are changed at the same step of each, but they have "
+            f"{steps[0]} to {steps[-1]} steps: pass those of one length at a time."
+        )
     if inputs.dim() != 3 or inputs.shape[2] != features or not inputs.shape[0] or not inputs.shape[1]:
-        raise ValueError(f"inputs must be (time, batch, {features}), but are {tuple(inputs.shape)}.")
+        order = "batch, time" if read.batch_first else "time, batch"
+        raise ValueError(f"inputs must be ({order}, {features}), but are {tuple(read.in_layout(inputs).shape)}.")
     if not torch.isfinite(inputs).all():
         raise ValueError("inputs contain NaN or infinite values.")
     return inputs.detach().to(network.A)
