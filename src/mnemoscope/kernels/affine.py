@@ -5,25 +5,25 @@ Per head, the state S has keys x values numbers. A token consists of one or seve
     S_i = diag(exp(g_i)) S_{i-1} + a_i (b_i^T S_{i-1}) + k_i v_i^T,      g_i <= 0,
 
 and its output is `o = q^T S` after its last micro-step. Nothing on the right depends on S but S, so a whole sequence
-can be computed in chunks (`affine_chunks`).
+can be computed in chunks (`affine_chunks`; on a GPU `triton_affine`).
 """
 
 from __future__ import annotations
 
-from math import ceil
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
 from torch.nn.functional import pad
 
 from mnemoscope.base.array_types import Bool, Float
-from mnemoscope.kernels.affine_chunks import Chunks, Trace, chunked, chunked_backward
-from mnemoscope.kernels.batched_gradients import loop_over_batch
-
-CHUNK = 64
-"""Steps of a chunk, unless it is chosen or the sequence is shorter."""
+from mnemoscope.kernels.affine_gradients import (
+    Sequences,
+    no_triton_affine_scan,
+    run_in_chunks,
+    run_in_triton,
+    transformed,
+)
 
 Sequence = Float[Tensor, "steps batch heads keys"]
 
@@ -39,11 +39,11 @@ def affine_scan(
     micro_steps: int = 1,
     resets: Bool[Tensor, "tokens batch"] | None = None,
     chunk: int | None = None,
-    backend: Literal["auto", "loop", "chunks"] = "auto",
+    backend: Literal["auto", "loop", "chunks", "triton"] = "auto",
 ) -> tuple[Float[Tensor, "tokens batch heads values"], Float[Tensor, "batch heads keys values"]]:
     """Return the outputs of all tokens and the final state.
 
-    bfloat16 and float16 are computed in float32, which is then also the dtype of the state.
+    bfloat16 and float16 are computed in float32, which is then also the dtype of the state; log decays may be float32.
 
     Args:
         queries: one per token.
@@ -54,8 +54,9 @@ def affine_scan(
         state: the state before the first token; zeros if None.
         micro_steps: micro-steps per token.
         resets: where True, the state is set to zero before the token, as at the start of a packed sequence.
-        chunk: micro-steps that are computed together.
-        backend: "chunks", "loop" for the literal recurrence, or "auto" for the faster one.
+        chunk: micro-steps that are computed together; Triton takes 16, 32 or 64.
+        backend: "triton" for the kernels of a GPU, "chunks" for operations of torch on any device, "loop" for the
+            literal recurrence, or "auto" for the fastest that applies.
 
     >>> ones = torch.ones(3, 1, 1, 1)
     >>> outputs, state = affine_scan(ones, ones, ones, -0.6931472 * ones)
@@ -64,16 +65,28 @@ def affine_scan(
 
     """
     _check(queries, keys, values, log_decays, erase, micro_steps, chunk, backend)
-    dtype = queries.dtype if queries.dtype in (torch.float32, torch.float64) else torch.float32
-    q, k, v, g = (x.to(dtype) for x in (queries, keys, values, log_decays))
-    a, b = (None, None) if erase is None else (x.to(dtype) for x in erase)
-    state = q.new_zeros(*keys.shape[1:], values.shape[-1]) if state is None else state.to(dtype)
+    batch, heads = keys.shape[1:3]
+    dtype = torch.float64 if queries.dtype == torch.float64 else torch.float32
+    state = keys.new_zeros(*keys.shape[1:], values.shape[-1], dtype=dtype) if state is None else state.to(dtype)
+    if backend == "loop" or len(queries) == 1:
+        with torch.autocast(queries.device.type, enabled=False):
+            return _loop(queries, keys, values, log_decays, erase, state, micro_steps, resets)
+    a, b = erase or (None, None)
+    if resets is not None:
+        first = pad(resets.unsqueeze(1), (0, 0, 0, micro_steps - 1)).flatten(0, 1)[..., None, None]
+        log_decays = torch.where(first, -torch.inf, log_decays)
+        b = None if b is None else torch.where(first, 0, b)
+    flat = (None if x is None else x.flatten(1, 2) for x in (queries, keys, values, log_decays, a, b))
+    given = Sequences._make((*flat, state.flatten(0, 1)))
+    reason = no_triton_affine_scan(queries.device, queries.dtype, keys.shape[-1])
+    if reason is None and transformed(given):
+        reason = "the affine scan in Triton has no rule for transforms of torch.func and forward mode"
+    if backend == "triton" and reason is not None:
+        raise ValueError(f'{reason[0].upper()}{reason[1:]}; pass backend="auto".')
+    run = run_in_chunks if backend == "chunks" or reason is not None else run_in_triton
     with torch.autocast(queries.device.type, enabled=False):
-        if backend == "loop" or len(queries) == 1:
-            outputs, state = _loop(q, k, v, g, a, b, state, micro_steps, resets)
-        else:
-            outputs, state = _chunks(q, k, v, g, a, b, state, micro_steps, resets, chunk)
-    return outputs.to(queries.dtype), state
+        outputs, state = run(given, micro_steps, chunk)
+    return outputs.unflatten(1, (batch, heads)), state.unflatten(0, (batch, heads))
 
 
 def affine_step(
@@ -92,7 +105,7 @@ def affine_step(
     2.0
     """
     for i in range(len(keys)):
-        decayed = log_decays[i].exp().unsqueeze(-1).to(state.dtype) * state
+        decayed = log_decays[i].to(state.dtype).exp().unsqueeze(-1) * state
         if erase is not None:
             a, b = (x[i].to(state.dtype) for x in erase)
             decayed = decayed + a.unsqueeze(-1) * (b.unsqueeze(-2) @ state)
@@ -111,8 +124,8 @@ def _check(
     chunk: int | None,
     backend: str,
 ) -> None:
-    if backend not in ("auto", "loop", "chunks"):
-        raise ValueError(f'Unknown backend {backend!r}; choose "auto", "loop" or "chunks".')
+    if backend not in ("auto", "loop", "chunks", "triton"):
+        raise ValueError(f'Unknown backend {backend!r}; choose "auto", "loop", "chunks" or "triton".')
     if len(queries) * micro_steps != len(keys) or not len(queries):
         raise ValueError(
             f"{len(queries)} tokens of {micro_steps} micro-steps need {len(queries) * micro_steps} > 0 keys,"
@@ -124,105 +137,30 @@ def _check(
         )
     if chunk is not None and chunk < 1:
         raise ValueError(f"A chunk has at least 1 micro-step, but chunk is {chunk}.")
-    if len({x.dtype for x in (queries, keys, values, log_decays, *(erase or ()))}) > 1:
-        raise ValueError("queries, keys, values, log_decays and erase must have one dtype; convert them first.")
-
-
-# --- the literal recurrence -------------------------------------------------------------------------------------------
+    dtypes = {x.dtype for x in (queries, keys, values, *(erase or ()))}
+    if len(dtypes) > 1 or log_decays.dtype not in (queries.dtype, torch.float32):
+        raise ValueError(
+            "queries, keys, values and erase must have one dtype, log_decays the same or float32; convert them first."
+        )
 
 
 def _loop(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    g: Tensor,
-    a: Tensor | None,
-    b: Tensor | None,
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    log_decays: Tensor,
+    erase: tuple[Tensor, Tensor] | None,
     state: Tensor,
     micro_steps: int,
     resets: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
+    """Run the literal recurrence."""
     outputs = []
-    for t in range(len(q)):
+    for t in range(len(queries)):
         if resets is not None:
             state = torch.where(resets[t, :, None, None, None], 0, state)
         now = slice(t * micro_steps, (t + 1) * micro_steps)
-        erase = None if a is None or b is None else (a[now], b[now])
-        output, state = affine_step(state, q[t], k[now], v[now], g[now], erase)
+        pair = None if erase is None else (erase[0][now], erase[1][now])
+        output, state = affine_step(state, queries[t], keys[now], values[now], log_decays[now], pair)
         outputs.append(output)
     return torch.stack(outputs), state
-
-
-# --- chunks -----------------------------------------------------------------------------------------------------------
-
-
-def _chunks(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    g: Tensor,
-    a: Tensor | None,
-    b: Tensor | None,
-    state: Tensor,
-    micro_steps: int,
-    resets: Tensor | None,
-    chunk: int | None,
-) -> tuple[Tensor, Tensor]:
-    (tokens, batch, heads), steps = q.shape[:3], len(k)
-    if resets is not None:  # before the first micro-step of a token
-        first = resets.new_zeros(steps, batch).index_put((torch.arange(tokens) * micro_steps,), resets)[..., None, None]
-        g = torch.where(first, -torch.inf, g)
-        b = None if b is None else torch.where(first, 0, b)
-    if micro_steps > 1:  # only the last micro-step is read
-        q = pad(q.unsqueeze(1), (0, 0, 0, 0, 0, 0, micro_steps - 1, 0)).flatten(0, 1)
-    size = min(CHUNK, steps) if chunk is None else chunk
-    split = (None if x is None else _split(x, size) for x in (q, k, v, g, a, b))
-    outputs, state = _run(Chunks._make((*split, state.flatten(0, 1))))
-    outputs = outputs[:, :, :size].flatten(1, 2)[:, :steps].unflatten(0, (batch, heads)).permute(2, 0, 1, 3)
-    return outputs[micro_steps - 1 :: micro_steps], state.unflatten(0, (batch, heads))
-
-
-def _run(given: Chunks) -> tuple[Tensor, Tensor]:
-    """Run the chunks with the backward pass written out, or with the one of torch if a transform needs it."""
-    if torch._C._are_functorch_transforms_active() or any(_has_tangent(x) for x in given):
-        return chunked(given)[:2]
-    outputs, state = _Chunks.apply(*given)  # pyright: ignore[reportGeneralTypeIssues]
-    return outputs, state
-
-
-def _has_tangent(x: Tensor | None) -> bool:
-    return x is not None and forward_ad._current_level >= 0 and forward_ad.unpack_dual(x).tangent is not None
-
-
-class _Chunks(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, *given: Any) -> tuple[Tensor, Tensor]:
-        outputs, state, trace = chunked(Chunks(*given))
-        ctx.save_for_backward(*given, *trace)
-        return outputs, state
-
-    @staticmethod
-    def backward(ctx: Any, *into: Any) -> Any:
-        given, trace = Chunks(*ctx.saved_tensors[:7]), Trace(*ctx.saved_tensors[7:])
-        with torch.autocast(given.q.device.type, enabled=False):
-            if torch.is_grad_enabled():
-                return _differentiable_gradients(given, ctx.needs_input_grad, into)
-            return loop_over_batch(lambda *into: chunked_backward(given, trace, *into), *into)
-
-
-def _differentiable_gradients(
-    given: Chunks, needed: tuple[bool, ...], into: tuple[Tensor, Tensor]
-) -> tuple[Tensor | None, ...]:
-    """Return the gradients with a graph, for second derivatives."""
-    given = Chunks._make(None if x is None else x.view_as(x) for x in given)  # one may be a function of another
-    wanted: list[Any] = [x for x, need in zip(given, needed, strict=True) if need]
-    found = iter(torch.autograd.grad(chunked(given)[:2], wanted, into, create_graph=True, materialize_grads=True))
-    return tuple(next(found) if need else None for need in needed)
-
-
-def _split(x: Tensor, size: int) -> Tensor:
-    """Return a sequence as (batch heads, chunks, steps, features); steps without effect fill up the chunks."""
-    chunks, steps = ceil(len(x) / size), 1 << (size - 1).bit_length()
-    x = x.permute(1, 2, 0, 3).flatten(0, 1)
-    x = pad(x, (0, 0, 0, chunks * size - x.shape[1])).unflatten(1, (chunks, size))
-    return pad(x, (0, 0, 0, steps - size)).contiguous()

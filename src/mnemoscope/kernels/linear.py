@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Bool, Inexact
+from mnemoscope.kernels.devices import no_triton
 
 
 def diagonal_scan(
@@ -27,7 +28,7 @@ def diagonal_scan(
 ) -> Inexact[Tensor, "time batch units"]:
     """Return the states `h_t = a h_{t-1} + u_t`, or `a_t h_{t-1} + u_t`, by pairing neighbours (Blelloch 1990).
 
-    The work is O(time). Where `resets` is True, the state is zero before the step.
+    The work is O(time); on a GPU it is one kernel. Where `resets` is True, the state is zero before the step.
 
     >>> diagonal_scan(torch.tensor([0.5]), torch.zeros(3, 1, 1), torch.ones(1, 1)).flatten().tolist()
     [0.5, 0.25, 0.125]
@@ -85,6 +86,10 @@ class _Scan(torch.autograd.Function):
 class _Diagonal(_Scan):
     @staticmethod
     def forward(a: Tensor, us: Tensor, h0: Tensor) -> Tensor:
+        if _fused_on_gpu(us):
+            from mnemoscope.kernels import triton_linear
+
+            return triton_linear.diagonal(a, us, h0)
         first = a if a.dim() == 1 else a[0]
         return _pair_up(a, torch.cat([(us[0] + first * h0).unsqueeze(0), us[1:]]))
 
@@ -106,6 +111,13 @@ class _Diagonal(_Scan):
         if ta is not None:
             us = us + ta * torch.cat([h0.unsqueeze(0), hs[:-1]])
         return _run(_Diagonal, a, us, torch.zeros_like(h0) if th0 is None else th0)
+
+
+def _fused_on_gpu(us: Tensor) -> bool:
+    """Whether there is a kernel; it takes no tensors that `torch.func` has batched."""
+    known = us.dtype in (torch.float32, torch.complex64, torch.bfloat16, torch.float16)
+    transformed = torch._C._are_functorch_transforms_active()
+    return known and not transformed and no_triton("diagonal scan", us.device) is None
 
 
 def _pair_up(a: Tensor, us: Tensor) -> Tensor:

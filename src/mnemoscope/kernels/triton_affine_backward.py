@@ -1,0 +1,389 @@
+"""The backward pass of affine recurrences on a GPU (see `affine_chunks` and `triton_affine`).
+
+`_walk_back` takes the gradient of the state from chunk to chunk. `_middle` solves for U and Y, and has the gradient of
+the values. `_reads` and `_writes` compute the gradient of one kind of read (queries, b) or write (keys, a), and the part
+of the gradient of g that comes with it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from mnemoscope.kernels.devices import on_device
+from mnemoscope.kernels.triton_affine import Plan, Sequences, Trace
+from mnemoscope.kernels.triton_affine_parts import (
+    load_log_decays,
+    load_rows,
+    load_tile,
+    pair_exponents,
+    product,
+    selected_sums,
+    store_rows,
+    store_tile,
+    sums_of_columns,
+    sums_over_steps,
+)
+
+
+class Gradients(NamedTuple):
+    """Gradients of the sequences and of the initial state."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    g: Tensor
+    a: Tensor | None
+    b: Tensor | None
+    state: Tensor
+
+
+def backward(given: Sequences, trace: Trace, into_outputs: Tensor, into_state: Tensor, how: Plan) -> Gradients:
+    """Return the gradients from those of the outputs (tokens, heads, values) and of the final state."""
+    q, k, v, g, a, b = given
+    heads, chunks = how.heads, how.chunks
+    ends, into_start = torch.empty_like(trace.starts), torch.empty_like(into_state)
+    kinds = 2 if how.erases else 1
+    shape = (kinds, heads, chunks, how.chunk, how.values)
+    sources, written = (torch.empty(shape, dtype=torch.float32, device=q.device) for _ in range(2))
+    into_v = torch.empty_like(v)
+    into_reads = [torch.empty_like(x) for x in (q, b) if x is not None]
+    into_writes = [torch.empty_like(x) for x in (k, a) if x is not None]
+    into_g = torch.empty(2 * kinds, *g.shape, dtype=torch.float32, device=g.device)
+    sequences = (q, k, v, g, k if a is None else a, k if b is None else b)
+    sizes, constants = (how.steps, heads, chunks, how.micro), how.constants()
+    narrow = constants | {"E": min(32, how.value_tile), "num_stages": 2}
+    tiles = triton.cdiv(how.values, how.value_tile)
+    blocks = heads * chunks
+    with on_device(q):
+        _walk_back[(heads, triton.cdiv(how.values, narrow["E"]))](
+            trace.moved, trace.readers, into_outputs, into_state, ends, into_start, *sizes, **narrow
+        )
+        _middle[(blocks, tiles)](
+            *sequences, *trace[::3], ends, into_outputs, sources, written, into_v, *sizes, **constants
+        )
+        for kind in range(kinds):
+            _reads[(blocks,)](
+                (q, b)[kind],
+                *sequences,
+                trace.products,
+                trace.starts,
+                ends,
+                sources,
+                written,
+                into_reads[kind],
+                into_g[kind],
+                how.steps,
+                heads,
+                chunks,
+                1 if kind else how.micro,
+                kind,
+                **constants,
+            )
+            _writes[(blocks,)](
+                (k, a)[kind],
+                *sequences,
+                ends,
+                sources,
+                written,
+                into_writes[kind],
+                into_g[kinds + kind],
+                *sizes,
+                kind,
+                **constants,
+            )
+    into_b, into_a = (into_reads[1], into_writes[1]) if how.erases else (None, None)
+    return Gradients(into_reads[0], into_writes[0], into_v, into_g.sum(0).to(g.dtype), into_a, into_b, into_start)
+
+
+@triton.jit(do_not_specialize=["steps", "heads", "chunks", "micro"])
+def _walk_back(
+    moved,
+    readers,
+    into_outputs,
+    into_state,
+    ends,
+    into_start,
+    steps,
+    heads,
+    chunks,
+    micro,
+    C: tl.constexpr,
+    KEYS: tl.constexpr,
+    VALUES: tl.constexpr,
+    RATES: tl.constexpr,
+    D: tl.constexpr,
+    E: tl.constexpr,
+    ERASES: tl.constexpr,
+    PRECISION: tl.constexpr,
+    SOLVER: tl.constexpr,
+):
+    head = tl.program_id(0).to(tl.int64)
+    first = tl.program_id(1) * E
+    dS = load_tile(into_state, head * KEYS, first, VALUES, D, E, KEYS)
+    for number in range(chunks):
+        chunk = chunks - 1 - number
+        block = head * chunks + chunk
+        store_tile(ends, dS, block * KEYS, first, VALUES, D, E, KEYS)
+        dO = load_rows(into_outputs, chunk * C, head, steps, heads, micro, first, VALUES, C, E)
+        reading = product(tl.trans(load_tile(readers, block * C, 0, KEYS, C, D, C)), dO, PRECISION)
+        if ERASES:
+            dS = product(tl.trans(load_tile(moved, block * KEYS, 0, KEYS, D, D, KEYS)), dS, SOLVER) + reading
+        else:
+            row = tl.arange(0, D)
+            dS = tl.load(moved + block * KEYS + row, mask=row < KEYS, other=0.0)[:, None] * dS + reading
+    store_tile(into_start, dS, head * KEYS, first, VALUES, D, E, KEYS)
+
+
+@triton.jit(do_not_specialize=["steps", "heads", "chunks", "micro"])
+def _middle(
+    q,
+    k,
+    v,
+    g,
+    a,
+    b,
+    products,
+    starts,
+    ends,
+    into_outputs,
+    sources,
+    written,
+    into_v,
+    steps,
+    heads,
+    chunks,
+    micro,
+    C: tl.constexpr,
+    KEYS: tl.constexpr,
+    VALUES: tl.constexpr,
+    RATES: tl.constexpr,
+    D: tl.constexpr,
+    E: tl.constexpr,
+    ERASES: tl.constexpr,
+    PRECISION: tl.constexpr,
+    SOLVER: tl.constexpr,
+):
+    block = tl.program_id(0).to(tl.int64)
+    first = tl.program_id(1) * E
+    head = block // chunks
+    start = (block % chunks) * C
+    i = tl.arange(0, C)[:, None]
+    j = tl.arange(0, C)[None, :]
+    kind = heads.to(tl.int64) * chunks * C
+    dO = load_rows(into_outputs, start, head, steps, heads, micro, first, VALUES, C, E)
+    V = load_rows(v, start, head, steps, heads, 1, first, VALUES, C, E)
+    store_tile(sources, dO, block * C, first, VALUES, C, E, C)
+    store_tile(written, V, block * C, first, VALUES, C, E, C)
+    g_ = load_log_decays(g, start, head, steps, heads, RATES, C, D)
+    to_end = tl.exp(sums_over_steps(j > i, g_, RATES, PRECISION))
+    dS = load_tile(ends, block * KEYS, first, VALUES, D, E, KEYS)
+    K_out = load_rows(k, start, head, steps, heads, 1, 0, KEYS, C, D) * to_end
+    dV = product(K_out, dS, PRECISION)
+    dV += product(tl.trans(load_tile(products, block * C, 0, C, C, C, C)), dO, PRECISION)
+    if ERASES:
+        QA = load_tile(products, kind + block * C, 0, C, C, C, C)
+        BK = load_tile(products, 2 * kind + block * C, 0, C, C, C, C)
+        inverse = load_tile(products, 3 * kind + block * C, 0, C, C, C, C)
+        S = load_tile(starts, block * KEYS, first, VALUES, D, E, KEYS)
+        b_in = load_rows(b, start, head, steps, heads, 1, 0, KEYS, C, D)
+        b_in *= tl.exp(sums_over_steps(j < i, g_, RATES, PRECISION))
+        U = product(inverse, product(b_in, S, PRECISION) + product(BK, V, PRECISION), SOLVER)
+        store_tile(written, U, kind + block * C, first, VALUES, C, E, C)
+        A_out = load_rows(a, start, head, steps, heads, 1, 0, KEYS, C, D) * to_end
+        Y = product(A_out, dS, PRECISION) + product(tl.trans(QA), dO, PRECISION)
+        Y = product(tl.trans(inverse), Y, SOLVER)
+        store_tile(sources, Y, kind + block * C, first, VALUES, C, E, C)
+        dV += product(tl.trans(BK), Y, PRECISION)
+    store_rows(into_v, dV, start, head, steps, heads, 1, first, VALUES, C, E)
+
+
+@triton.jit(do_not_specialize=["steps", "heads", "chunks", "micro", "before"])
+def _reads(
+    mine,
+    q,
+    k,
+    v,
+    g,
+    a,
+    b,
+    products,
+    starts,
+    ends,
+    sources,
+    written,
+    into_reads,
+    into_g,
+    steps,
+    heads,
+    chunks,
+    micro,
+    before,
+    C: tl.constexpr,
+    KEYS: tl.constexpr,
+    VALUES: tl.constexpr,
+    RATES: tl.constexpr,
+    D: tl.constexpr,
+    E: tl.constexpr,
+    ERASES: tl.constexpr,
+    PRECISION: tl.constexpr,
+    SOLVER: tl.constexpr,
+):
+    """Fill the gradient of `mine`: the queries (`before` = 0), or b, which reads before the step (`before` = 1)."""
+    block = tl.program_id(0).to(tl.int64)
+    head = block // chunks
+    start = (block % chunks) * C
+    i = tl.arange(0, C)[:, None]
+    j = tl.arange(0, C)[None, :]
+    kind = heads.to(tl.int64) * chunks * C
+    into_QK = tl.zeros([C, C], tl.float32)  # or BK
+    into_QA = tl.zeros([C, C], tl.float32)  # or BA
+    into_in = tl.zeros([C, D], tl.float32)
+    overlap = tl.zeros([D], tl.float32)
+    for first in range(0, VALUES, E):
+        source = load_tile(sources, before * kind + block * C, first, VALUES, C, E, C)
+        S = load_tile(starts, block * KEYS, first, VALUES, D, E, KEYS)
+        dS = load_tile(ends, block * KEYS, first, VALUES, D, E, KEYS)
+        overlap += tl.sum(S * dS, 1)
+        into_in += product(source, tl.trans(S), PRECISION)
+        V = load_tile(written, block * C, first, VALUES, C, E, C)
+        into_QK += product(source, tl.trans(V), PRECISION)
+        if ERASES:
+            U = load_tile(written, kind + block * C, first, VALUES, C, E, C)
+            into_QA += product(source, tl.trans(U), PRECISION)
+    x = load_rows(mine, start, head, steps, heads, micro, 0, KEYS, C, D)
+    k_ = load_rows(k, start, head, steps, heads, 1, 0, KEYS, C, D)
+    g_ = load_log_decays(g, start, head, steps, heads, RATES, C, D)
+    a_ = k_
+    if ERASES:
+        a_ = load_rows(a, start, head, steps, heads, 1, 0, KEYS, C, D)
+    into_x = into_in * tl.exp(sums_over_steps(j <= i - before, g_, RATES, PRECISION))
+    total = overlap * tl.exp(tl.sum(g_, 0)) * (1 - before)  # counted once
+    if RATES == 1:
+        border = tl.sum(into_x * x, 1)[:, None]
+        pairs = into_QK * load_tile(products, 2 * before * kind + block * C, 0, C, C, C, C)
+        if ERASES:
+            pairs += into_QA * load_tile(products, (1 + 3 * before) * kind + block * C, 0, C, C, C, C)
+        # at (i, t): the pairs with a write before t, and the border
+        spans = sums_of_columns(pairs, i < j, PRECISION) + border
+        factor = tl.where(j <= i - before, tl.exp(pair_exponents(g_, i, j, before, C, PRECISION)), 0.0)
+        into_x += product(into_QK * factor, k_, PRECISION)
+        if ERASES:
+            into_x += product(into_QA * factor, a_, PRECISION)
+        into = tl.sum(tl.where(j <= i - before, spans, 0.0), 0) + tl.sum(total)
+        rows = start + tl.arange(0, C)
+        tl.store(into_g + rows * heads + head, into, mask=rows < steps)
+    else:
+        spread = selected_sums(i <= j - before, into_x * x, PRECISION) + total[None, :]
+        own = tl.where((i == j) & (before == 0), into_QK, 0.0)
+        into_x += tl.sum(own, 1)[:, None] * k_
+        if ERASES:
+            own = tl.where((i == j) & (before == 0), into_QA, 0.0)
+            into_x += tl.sum(own, 1)[:, None] * a_
+        size = 1
+        while size < C:
+            right = (i // size) % 2 == 1
+            together = i // size == j // size
+            until = tl.where(right, j <= i - before, j > i) & together
+            decay = tl.exp(selected_sums(until, g_, PRECISION))
+            across = (i // (2 * size) == j // (2 * size)) & right & ((j // size) % 2 == 0)
+            found = product(tl.where(across, into_QK, 0.0), tl.where(right, 0.0, k_ * decay), PRECISION)
+            if ERASES:
+                found += product(tl.where(across, into_QA, 0.0), tl.where(right, 0.0, a_ * decay), PRECISION)
+            found = tl.where(right, found * decay, 0.0)
+            into_x += found
+            spread += selected_sums((i <= j - before) & together, found * x, PRECISION)
+            size *= 2
+        store_rows(into_g, spread, start, head, steps, heads, 1, 0, RATES, C, D)
+    store_rows(into_reads, into_x, start, head, steps, heads, micro, 0, KEYS, C, D)
+
+
+@triton.jit(do_not_specialize=["steps", "heads", "chunks", "micro", "erased"])
+def _writes(
+    mine,
+    q,
+    k,
+    v,
+    g,
+    a,
+    b,
+    ends,
+    sources,
+    written,
+    into_writes,
+    into_g,
+    steps,
+    heads,
+    chunks,
+    micro,
+    erased,
+    C: tl.constexpr,
+    KEYS: tl.constexpr,
+    VALUES: tl.constexpr,
+    RATES: tl.constexpr,
+    D: tl.constexpr,
+    E: tl.constexpr,
+    ERASES: tl.constexpr,
+    PRECISION: tl.constexpr,
+    SOLVER: tl.constexpr,
+):
+    """Fill the gradient of `mine`, the keys (`erased` = 0) or a (`erased` = 1). Rows are writes, columns are reads."""
+    block = tl.program_id(0).to(tl.int64)
+    head = block // chunks
+    start = (block % chunks) * C
+    i = tl.arange(0, C)[:, None]
+    j = tl.arange(0, C)[None, :]
+    kind = heads.to(tl.int64) * chunks * C
+    into_QK = tl.zeros([C, C], tl.float32)  # or QA
+    into_BK = tl.zeros([C, C], tl.float32)  # or BA
+    into_out = tl.zeros([C, D], tl.float32)
+    for first in range(0, VALUES, E):
+        source = load_tile(written, erased * kind + block * C, first, VALUES, C, E, C)
+        dS = load_tile(ends, block * KEYS, first, VALUES, D, E, KEYS)
+        into_out += product(source, tl.trans(dS), PRECISION)
+        dO = load_tile(sources, block * C, first, VALUES, C, E, C)
+        into_QK += product(source, tl.trans(dO), PRECISION)
+        if ERASES:
+            Y = load_tile(sources, kind + block * C, first, VALUES, C, E, C)
+            into_BK += product(source, tl.trans(Y), PRECISION)
+    x = load_rows(mine, start, head, steps, heads, 1, 0, KEYS, C, D)
+    q_ = load_rows(q, start, head, steps, heads, micro, 0, KEYS, C, D)
+    g_ = load_log_decays(g, start, head, steps, heads, RATES, C, D)
+    b_ = q_
+    if ERASES:
+        b_ = load_rows(b, start, head, steps, heads, 1, 0, KEYS, C, D)
+    into_x = into_out * tl.exp(sums_over_steps(j > i, g_, RATES, PRECISION))
+    if RATES == 1:
+        border = tl.sum(into_x * x, 1)[:, None]
+        factor = tl.where(j <= i, tl.exp(pair_exponents(g_, i, j, 0, C, PRECISION)), 0.0)
+        into_x += product(into_QK * tl.trans(factor), q_, PRECISION)
+        if ERASES:
+            factor = tl.where(j < i, tl.exp(pair_exponents(g_, i, j, 1, C, PRECISION)), 0.0)
+            into_x += product(into_BK * tl.trans(factor), b_, PRECISION)
+        into = tl.sum(tl.where(i < j, border, 0.0), 0)
+        rows = start + tl.arange(0, C)
+        tl.store(into_g + rows * heads + head, into, mask=rows < steps)
+    else:
+        spread = selected_sums(i > j, into_x * x, PRECISION)
+        into_x += tl.sum(tl.where(i == j, into_QK, 0.0), 1)[:, None] * q_
+        size = 1
+        while size < C:
+            right = (i // size) % 2 == 1
+            together = i // size == j // size
+            until = tl.where(right, j <= i, j > i) & together
+            decay = tl.exp(selected_sums(until, g_, PRECISION))
+            across = (i // (2 * size) == j // (2 * size)) & ((i // size) % 2 == 0) & ((j // size) % 2 == 1)
+            found = product(tl.where(across, into_QK, 0.0), tl.where(right, q_ * decay, 0.0), PRECISION)
+            if ERASES:
+                earlier = tl.exp(selected_sums(together & (j < i), g_, PRECISION))
+                found += product(tl.where(across, into_BK, 0.0), tl.where(right, b_ * earlier, 0.0), PRECISION)
+            found = tl.where(right, 0.0, found * decay)
+            into_x += found
+            spread += selected_sums((i > j) & together, found * x, PRECISION)
+            size *= 2
+        store_rows(into_g, spread, start, head, steps, heads, 1, 0, RATES, C, D)
+    store_rows(into_writes, into_x, start, head, steps, heads, 1, 0, KEYS, C, D)
