@@ -10,6 +10,7 @@ import torch
 import tyro  # noqa: F401 (it looks at builtins._ when imported, which a doctest may have filled with anything)
 
 from tests import typecheck
+from tests.figures import leave_figures_empty
 from tests.slow import skip_all_but_representatives
 
 # all but the kernels, which are written in a language that only looks like Python
@@ -32,6 +33,12 @@ def _one_thread_and_seed():
     # two workers share two cores; a fixed seed makes a failure repeatable
     torch.set_num_threads(1)
     SEEDED.manual_seed(0)
+
+
+@pytest.fixture
+def undrawn():
+    with leave_figures_empty():
+        yield
 
 
 def pytest_configure(config):

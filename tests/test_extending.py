@@ -101,6 +101,7 @@ def test_the_task_trains_and_passes_the_common_checks(house, capsys):
         check(task)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_lens_is_on_the_page(house, capsys):
     *_, cited = run("A lens", capsys)
     assert "% lens dimension\n@inproceedings{rajan2010," in cited

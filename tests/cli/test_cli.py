@@ -73,6 +73,7 @@ NOTHING = "knowing nothing: all zeros 10, all ones 15"
 """Wrong bits of constant answers, for 5x5 matrices with four random rows (errata 6)."""
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_wrong_bits_are_compared_with_constant_answers(tmp_path, capsys):
     words = ["train", "--task", "matrix-copy", "--cell", "lstm", *TINY, "--root", str(tmp_path)]
     assert main(words) == 0
@@ -109,6 +110,7 @@ def test_studies_are_listed_as_json(capsys):
     assert "flipflop-cube" in [row["name"] for row in json.loads(capsys.readouterr().out)]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_trained_run_is_reused_and_inspected(tmp_path, capsys):
     root = ["--root", str(tmp_path / "runs")]
     assert main(["train", "flipflop", *TINY, "--task-options", "bits", "2", "length", "12", *root, "--json"]) == 0
@@ -124,6 +126,7 @@ def test_a_trained_run_is_reused_and_inspected(tmp_path, capsys):
     assert "fixed point" in capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_result_brings_no_escape_sequences_and_a_pipe_does_not_block(tmp_path, capsys):
     words = ["train", "flipflop", "--hidden-size", "2", "--steps", "1", "--batch-size", "2", "--root", str(tmp_path)]
     assert main(words) == 0
@@ -252,6 +255,7 @@ def test_the_version_is_printed(capsys):
     assert capsys.readouterr().out.startswith("mnemoscope 0.")
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_inspect_uses_the_given_input_and_shows_it(tmp_path, capsys):
     network = torch.nn.RNN(2, 3)
     with torch.no_grad():
@@ -271,6 +275,7 @@ def test_inspect_uses_the_given_input_and_shows_it(tmp_path, capsys):
     assert f"--network rnn --input 0.5 0.25 --output {tmp_path / 'p.html'}" in text
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_inspect_certifies_small_networks_and_refuses_larger_ones(tmp_path, capsys):
     small, large = tmp_path / "small.pt", tmp_path / "large.pt"
     network = torch.nn.RNN(1, 2, bias=False)

@@ -73,6 +73,7 @@ def test_the_page_of_sparse_backtracking_shows_gradients(tmp_path):
     assert not page.with_name("page.attention.safetensors").exists()
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_inspect_prints_the_attention(tmp_path, capsys):
     folder = run_of(tmp_path, "relrnn")
     assert main(["inspect", str(folder), "--output", str(tmp_path / "other" / "page.html")]) == 0

@@ -16,6 +16,7 @@ def trials(batch=6, time=20, features=2, seed=0):
     return torch.randn(time, batch, features, generator=torch.Generator().manual_seed(seed))
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("batch_first", [False, True])
 def test_a_module_is_run_in_its_own_layout(batch_first, tmp_path):
     gru, readout = nn.GRU(2, 4, batch_first=batch_first), nn.Linear(4, 1)
@@ -44,6 +45,7 @@ def test_a_module_is_run_in_its_own_layout(batch_first, tmp_path):
     assert ms.Behaviour.load(tmp_path / "page.behaviour.safetensors").score == found.behaviour.score
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_classes_bits_and_values_are_scored():
     inputs, outputs = trials(), torch.eye(3)[torch.arange(20 * 6).reshape(20, 6) % 3]
 
@@ -108,6 +110,7 @@ def test_contexts_are_searched_separately():
     assert alone.contexts == {}
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_model_brings_its_readout(tmp_path, monkeypatch):
     model = ms.Model(ms.cells.GRU(2, 4), output_size=3)
     found = ms.inspect(model, trials(), targets=torch.zeros(20, 6, dtype=torch.int64), name="mine", options=QUIET)
@@ -123,6 +126,7 @@ def test_a_model_brings_its_readout(tmp_path, monkeypatch):
         found.save()
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -148,6 +152,7 @@ def test_wrong_arguments_are_refused_with_the_remedy(arguments, message):
         ms.inspect(nn.GRU(2, 4), options=QUIET, **arguments)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_options_of_fixed_points_are_refused_if_none_are_searched_for():
     attentive = ms.networks.memrnn(2, 4)
     assert ms.inspect(attentive, trials(), options=QUIET).fixed_points is None

@@ -4,6 +4,7 @@ import json
 from html import unescape
 from re import sub
 
+import pytest
 import torch
 
 from mnemoscope.cli.entry_point import main
@@ -50,6 +51,7 @@ def test_the_page_of_a_small_machine_shows_tape_and_fixed_points(tmp_path):
     torch.testing.assert_close(parts.norms.square().sum(0).sqrt(), norms.norms[1])
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_page_of_a_large_machine_shows_fixed_points_with_equal_slots(tmp_path, capsys):
     folder = run_of(tmp_path, "bit-copy", "ntm", slots=40, slot_size=5)
     assert main(["inspect", str(folder)]) == 0

@@ -464,6 +464,7 @@ def test_it_saves_loads_and_draws(tmp_path) -> None:
 # Pages
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_headline_of_a_page_names_the_manifold() -> None:
     memory = _found(planted_ring(5e-4, 1), 100)
     assert memory.fixed_points is not None

@@ -22,6 +22,7 @@ from mnemoscope.replication import run_study
 from mnemoscope.replication.cited_works import cited_by_study
 from mnemoscope.sweeps import Sweep, parse_space, run_sweep
 from mnemoscope.training import build_model, build_task, train
+from tests.figures import leave_figures_empty
 from tests.slow import representatives
 
 TINY = RunConfig("tiny", task="flipflop", task_options={"bits": 1, "length": 8}, hidden_size=3, steps=2, batch_size=2)
@@ -145,8 +146,9 @@ def test_cite_refuses_unknown_and_missing_names(arguments, reason, capsys, tmp_p
 def root(tmp_path_factory):
     root = tmp_path_factory.mktemp("runs")
     result = train(TINY, root, progress=False)
-    inspect_run(result.folder, options=InspectionOptions(starts=4, progress=False)).save()
-    run_study("fisher-table", "smoke", root=root, progress=False)
+    with leave_figures_empty():
+        inspect_run(result.folder, options=InspectionOptions(starts=4, progress=False)).save()
+        run_study("fisher-table", "smoke", root=root, progress=False)
     return root
 
 

@@ -66,6 +66,7 @@ def test_the_smoke_preset_runs_and_resumes(name, tmp_path, monkeypatch):
     assert again.rows == result.rows
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_an_interrupted_study_keeps_its_finished_trials(tmp_path, monkeypatch):
     study = registry.studies.load("flipflop-cube")
     calls = []
@@ -182,6 +183,7 @@ def test_the_figure_has_a_bar_for_each_count_and_a_line_for_each_expected_count(
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["elman 12"]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_page_keeps_the_trials_of_all_seeds(tmp_path, monkeypatch):
     monkeypatch.setattr(STUDY, "run", lambda trial, folder, progress: WHOLE)
     run_study("flipflop-cube", "smoke", (0, 2), tmp_path, progress=False)
@@ -197,6 +199,7 @@ def test_the_page_keeps_the_trials_of_all_seeds(tmp_path, monkeypatch):
     assert "<td>differs</td>" in page  # 27 points, where 9 to 26 were published
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_page_lists_trials_that_were_not_run(tmp_path, monkeypatch):
     monkeypatch.setattr(STUDY, "run", lambda trial, folder, progress: WHOLE)
     folder = run_study("flipflop-cube", "smoke", (0, 1), tmp_path, progress=False).folder
@@ -208,6 +211,7 @@ def test_the_page_lists_trials_that_were_not_run(tmp_path, monkeypatch):
     assert "Not run: another, seed 0; another, seed 1." in result.page.read_text()
 
 
+@pytest.mark.usefixtures("undrawn")
 @representatives("[]", '{"result": {}}', '{"trial": {"seed": 0}, "result": null}')
 @pytest.mark.parametrize(
     "content", ["null", "[]", '{"result": null}', "{}", '{"trial": {"seed": 0}, "result": null}', '{"result": {}}']
@@ -231,6 +235,7 @@ def skip_training(monkeypatch, fails=()):
     monkeypatch.setattr(registry.studies.load("flipflop-cube"), "run", run)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_failing_trial_does_not_stop_the_others(tmp_path, monkeypatch):
     skip_training(monkeypatch, fails=(1,))
     result = run_study("flipflop-cube", "smoke", (0, 1, 2), tmp_path, progress=False)
@@ -282,6 +287,7 @@ def test_bad_requests_are_refused(tmp_path):
         run_study("flipflop-cube", "smoke", (), tmp_path)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_finished_only_summarises_without_running(tmp_path, monkeypatch):
     with pytest.raises(FileNotFoundError, match="no finished trial"):
         run_study("copy-200", "smoke", root=tmp_path, finished_only=True, progress=False)

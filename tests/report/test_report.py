@@ -377,6 +377,7 @@ def test_ids_are_unique_and_every_picture_has_a_description():
     assert all(tag != "svg" or {"aria-hidden", "role"} & set(attributes) for tag, attributes in elements)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_user_text_is_escaped():
     evil = '<script>alert("1")</script><img src=x onerror=alert(1)>'
     lens = Section(evil, evil, "<p>markup</p>")

@@ -96,6 +96,7 @@ def test_games_are_tested_only_with_suitable_objects():
         assert tests == {name: (RelationalSequence(RelationalGame(rule, name)), "test") for name in sets}
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_games_get_a_verdict_and_games_without_stripes_have_no_row_for_stripes():
     study = relational_games.STUDY
 

@@ -388,6 +388,7 @@ def test_train_and_inspect_from_the_command_line(tmp_path, capsys):
     assert "A constant input is for fixed points, and none are searched for" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_page_shows_the_measured_accuracies(tmp_path):
     config = replace(CONFIG, task="relational-game", task_options={"rule": "colour/shape"}, steps=1)
     folder = run(config, tmp_path).folder
