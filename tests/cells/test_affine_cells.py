@@ -5,12 +5,50 @@ import torch
 from torch.nn.functional import silu, softplus
 
 import mnemoscope as ms
-from mnemoscope.cells.affine import GLA, MLSTM, AffineCell, DeltaNet, GatedDeltaNet, Mamba2, Parts, ScaledState
+from mnemoscope.cells import SLSTM
+from mnemoscope.cells.affine import (
+    GLA,
+    HGRN2,
+    KDA,
+    LRU,
+    MLSTM,
+    RGLRU,
+    RWKV7,
+    S4D,
+    S5,
+    AffineCell,
+    DeltaNet,
+    DeltaProduct,
+    GatedDeltaNet,
+    Mamba,
+    Mamba2,
+    MinGRU,
+    MinLSTM,
+    Parts,
+    RetNet,
+    ScaledState,
+)
+from mnemoscope.cells.affine.state_space import _hippo_normal
 from mnemoscope.cells.state import leaves, map_state
 
 ROUNDING = {"rtol": 1e-11, "atol": 1e-12}  # float64, seven steps
 
 CELLS = {
+    "s4d": lambda: S4D(3, 2, state_size=4),
+    "s5": lambda: S5(3, 3),
+    "lru": lambda: LRU(3, 3, state_size=2),
+    "mingru": lambda: MinGRU(3, 3),
+    "minlstm": lambda: MinLSTM(3, 3),
+    "rg-lru": lambda: RGLRU(3, 3),
+    "retnet": lambda: RetNet(3, 6, heads=2, key_size=4),
+    "hgrn2": lambda: HGRN2(3, 6, heads=2),
+    "hgrn2-bound": lambda: HGRN2(3, 6, heads=2, key_size=2, lower_bound=0.3),
+    "mamba": lambda: Mamba(3, 3, state_size=2),
+    "deltaproduct": lambda: DeltaProduct(3, 6, heads=2),
+    "deltaproduct-gated": lambda: DeltaProduct(3, 6, heads=2, factors=3, key_size=2, gated=True),
+    "deltaproduct-one": lambda: DeltaProduct(3, 6, heads=2, factors=1, gated=True),
+    "kda": lambda: KDA(3, 6, heads=2, key_size=2),
+    "rwkv7": lambda: with_bonus(RWKV7(3, 6, heads=2, rank=2)),
     "mamba2": lambda: Mamba2(3, 6, heads=2, state_size=2),
     "mamba2-groups": lambda: Mamba2(3, 8, heads=4, state_size=2, groups=2),
     "gla": lambda: GLA(3, 6, heads=2, rank=2),
@@ -19,6 +57,11 @@ CELLS = {
     "deltanet": lambda: DeltaNet(3, 6, heads=2, beta_max=2),
     "gated-deltanet": lambda: GatedDeltaNet(3, 6, heads=2, key_size=2),
 }
+
+
+def with_bonus(cell):
+    torch.nn.init.normal_(cell.bonus)
+    return cell
 
 
 def randn(*shape):
@@ -58,7 +101,7 @@ def test_the_kernel_is_the_loop_with_all_gradients(cell, mask):
 def test_the_state_holds_nothing_but_the_memory(cell):
     state = cell.initial_state(1)
     assert state._fields == (("S", "m") if cell.scaled else ("S",))
-    assert ms.cells.Layout(state).size == cell.state_size
+    assert ms.cells.Layout(state).size == cell.memory_size
     assert state.S.shape == (1, cell.heads, cell.keys, cell.values)
 
 
@@ -103,29 +146,64 @@ def literal_gla(cell, x, S, head):
     return S, q @ S / d**0.5
 
 
-def literal_deltanet(cell, x, S, head):
+def literal_delta_rule(cell, x, S, head):
+    H, d, e, n = cell.heads, cell.keys, cell.values, cell.factors
+    sizes = [H * d, *n * [H * d], *n * [H * e], *n * [H]]
+    q, *rest = vectors(cell.project.weight, x, [*sizes, len(cell.project.weight) - sum(sizes)])
+    ks, vs, betas, gates = rest[:n], rest[n : 2 * n], rest[2 * n : 3 * n], rest[-1]
+    alpha = torch.ones(d).double()
+    if isinstance(cell, KDA):
+        rate = softplus(cell.decay(gates) + cell.rate_bias)[head * d : (head + 1) * d]
+        alpha = torch.exp(-cell.log_decay[head].exp() * rate)
+    elif len(gates):
+        alpha = alpha * torch.exp(-cell.log_decay[head].exp() * softplus(gates[head] + cell.rate_bias[head]))
+    S = alpha[:, None] * S
+    for k, v, beta in zip(ks, vs, betas, strict=True):
+        k, v = unit(silu(k[head * d : (head + 1) * d])), silu(v[head * e : (head + 1) * e])
+        beta = cell.beta_max * torch.sigmoid(beta[head])
+        S = (torch.eye(d) - beta * torch.outer(k, k)) @ S + beta * torch.outer(k, v)
+    return S, unit(silu(q[head * d : (head + 1) * d])) @ S
+
+
+def literal_hgrn2(cell, x, S, head):
     H, d, e = cell.heads, cell.keys, cell.values
-    q, k, v, beta, *rate = vectors(cell.project.weight, x, [H * d, H * d, H * e, H, *[H] * cell.extra_gates])
-    q, k = (unit(silu(part[head * d : (head + 1) * d])) for part in (q, k))
-    v, beta = silu(v[head * e : (head + 1) * e]), cell.beta_max * torch.sigmoid(beta[head])
-    alpha = 1.0
-    if rate:
-        alpha = torch.exp(-cell.log_decay[head].exp() * softplus(rate[0][head] + cell.rate_bias[head]))
-    S = alpha * (torch.eye(d) - beta * torch.outer(k, k)) @ S + beta * torch.outer(k, v)
+    q, f, v = vectors(cell.project.weight, x, [H * d, H * d, H * e])
+    q, f, v = silu(q)[head * d : (head + 1) * d], f[head * d : (head + 1) * d], v[head * e : (head + 1) * e]
+    f = cell.lower_bound + (1 - cell.lower_bound) * torch.sigmoid(f)
+    S = f[:, None] * S + torch.outer(1 - f, v)
     return S, q @ S
+
+
+def literal_rwkv7(cell, x, S, head):
+    H, d, rank = cell.heads, cell.keys, cell.decay.in_features
+    r, k, v, w, a = vectors(cell.project.weight, x, [*3 * [H * d], rank, rank])
+    w = torch.exp(-(torch.tensor(-0.5).double().exp()) * torch.sigmoid(cell.decay(torch.tanh(w))))
+    a = torch.sigmoid(cell.rate(a))
+    r, k, v, w, a = (part[head * d : (head + 1) * d] for part in (r, k, v, w, a))
+    c = unit(k * cell.key_scale[head])
+    k = k * (1 + (a - 1) * cell.key_mix[head])
+    S = (torch.diag(w) - torch.outer(a * c, c)) @ S + torch.outer(k, v)
+    return S, r @ S + (r * cell.bonus[head] * k).sum() * v
 
 
 LITERAL = {
     "mamba2": literal_mamba2,
     "gla": literal_gla,
-    "deltanet": literal_deltanet,
-    "gated-deltanet": literal_deltanet,
+    "hgrn2": literal_hgrn2,
+    "hgrn2-bound": literal_hgrn2,
+    "rwkv7": literal_rwkv7,
+    "deltanet": literal_delta_rule,
+    "gated-deltanet": literal_delta_rule,
+    "deltaproduct": literal_delta_rule,
+    "deltaproduct-gated": literal_delta_rule,
+    "deltaproduct-one": literal_delta_rule,
+    "kda": literal_delta_rule,
 }
 
 
 @pytest.mark.parametrize("name", LITERAL)
 @torch.no_grad()
-def test_a_cell_is_the_published_formula(name):
+def test_a_matrix_memory_is_the_published_formula(name):
     """Compute one head of one sequence as the paper writes it."""
     cell = CELLS[name]().double()
     xs, start = randn(5, 2, 3), random_state(cell, 2)
@@ -135,6 +213,133 @@ def test_a_cell_is_the_published_formula(name):
         S, o = LITERAL[name](cell, x, S, head=1)
         close(outputs[t, 1, e : 2 * e], o)
     close(last.S[1, 1], S)
+
+
+def literal_mingru(cell, x, h):
+    z, n = cell.project(x).chunk(2)
+    z = torch.sigmoid(z)
+    h = (1 - z) * h + z * n
+    return h, h
+
+
+def literal_minlstm(cell, x, c):
+    f, i, n = cell.project(x).chunk(3)
+    f, i = torch.sigmoid(f), torch.sigmoid(i)
+    c = f / (f + i) * c + i / (f + i) * n
+    return c, c
+
+
+def literal_rglru(cell, x, h):
+    u = cell.project(x)
+    r, i = torch.sigmoid(cell.gates(u)).chunk(2)
+    a = torch.exp(-softplus(cell.rate_bias)) ** (8 * r)
+    h = a * h + (1 - a**2).sqrt() * (i * u)
+    return h, h
+
+
+def literal_mamba(cell, x, s):
+    u = silu(cell.project(x))
+    low, B, C = cell.select(u).split([cell.rate.in_features, cell.keys, cell.keys])
+    dt = softplus(cell.rate(low))
+    s = torch.exp(-cell.log_decay.exp() * dt[:, None]) * s.view(-1, cell.keys) + dt[:, None] * B * u[:, None]
+    return s.flatten(), s @ C + cell.skip * u
+
+
+def literal_s4d(cell, x, s):
+    u, A, dt = cell.project(x), torch.complex(-cell.log_rate.exp(), cell.frequency), cell.log_step.exp()
+    s = torch.exp(A * dt) * s.view(A.shape) + (torch.exp(A * dt) - 1) / A * u[:, None]
+    return s.flatten(), 2 * (torch.view_as_complex(cell.C) * s).sum(1).real + cell.skip * u
+
+
+def matrices(cell):
+    """B, C and D of a complex vector cell."""
+    pairs, D = cell.project.weight.split([2 * cell.heads, cell.hidden_size])
+    C = cell.C.weight.unflatten(1, (-1, 2))
+    return torch.complex(pairs[::2], pairs[1::2]), torch.complex(C[..., 0], -C[..., 1]), D
+
+
+def literal_lru(cell, x, s):
+    B, C, D = matrices(cell)
+    s = torch.exp(torch.complex(-cell.nu.exp(), cell.theta.exp())) * s + cell.log_gamma.exp() * (B @ x.cdouble())
+    return s, (C @ s).real + D @ x
+
+
+def literal_s5(cell, x, s):
+    (B, C, D), dt = matrices(cell), cell.log_step.exp()
+    L = torch.complex(-cell.log_rate.exp(), cell.frequency)
+    s = torch.exp(L * dt) * s + (torch.exp(L * dt) - 1) / L * (B @ x.cdouble())
+    return s, (C @ s).real + D @ x
+
+
+VECTORS = {
+    "mingru": literal_mingru,
+    "minlstm": literal_minlstm,
+    "rg-lru": literal_rglru,
+    "mamba": literal_mamba,
+    "s4d": literal_s4d,
+    "lru": literal_lru,
+    "s5": literal_s5,
+}
+
+
+@pytest.mark.parametrize("name", VECTORS)
+@torch.no_grad()
+def test_a_diagonal_recurrence_is_the_published_formula(name):
+    cell = CELLS[name]().double()
+    xs, start = randn(5, 2, 3), random_state(cell, 2)
+    outputs, last = ms.scan(cell, xs, start)
+    s = start.S[1].flatten()
+    for t, x in enumerate(xs[:, 1]):
+        s, o = VECTORS[name](cell, x, s)
+        close(outputs[t, 1], o)
+    close(last.S[1].flatten(), s)
+
+
+@torch.no_grad()
+def test_retention_is_attention_with_rotated_queries_and_keys():
+    """Rotate queries and keys by their positions and weight them by gamma^(t - s), head by head."""
+    cell, xs = RetNet(3, 6, heads=2, key_size=4).double(), randn(6, 1, 3)
+    q, k, v = cell.project(xs[:, 0]).split([8, 8, 6], dim=1)
+    position = torch.arange(6.0).double()
+    angles = position[:, None] * 10_000.0 ** (-torch.tensor([0.0, 2.0]).double() / 4)
+    cos, sin = torch.cos(angles), torch.sin(angles)
+
+    def turned(x):
+        a, b = x.unflatten(1, (2, 2)).unbind(2)
+        return torch.stack([a * cos - b * sin, a * sin + b * cos], 2).flatten(1)
+
+    for head in range(2):
+        gamma = 1 - 2.0 ** (-5 - head)
+        lag = position[:, None] - position
+        weights = torch.where(lag >= 0, gamma**lag, 0)
+        part = slice(4 * head, 4 * head + 4)
+        scores = weights * (turned(q[:, part]) @ turned(k[:, part]).T) / 2
+        expected = scores @ v[:, 3 * head : 3 * head + 3]
+        close(ms.scan(cell, xs)[0][:, 0, 3 * head : 3 * head + 3], expected)
+
+
+def test_s5_begins_at_the_normal_part_of_hippo():
+    """P P^T plus the HiPPO-LegS matrix is normal; its eigenvalues come in pairs."""
+    n = torch.arange(6).double()
+    A = -torch.tril(torch.outer((2 * n + 1).sqrt(), (2 * n + 1).sqrt()), -1) - torch.diag(n + 1)
+    normal = A + torch.outer((n + 0.5).sqrt(), (n + 0.5).sqrt())
+    eigenvalues, V = _hippo_normal(6)
+    assert (eigenvalues.imag > 0).all()
+    V, D = V.to(torch.complex128), torch.diag(eigenvalues.to(torch.complex128))
+    torch.testing.assert_close((2 * V @ D @ V.mH).real, normal, rtol=0, atol=1e-5)  # float32
+
+
+def test_new_cells_remember_as_long_as_they_should():
+    lru = LRU(3, 200, r_min=0.8, r_max=0.9)
+    modulus = torch.exp(-lru.nu.exp())
+    assert modulus.min() > 0.8
+    assert modulus.max() < 0.9
+    torch.testing.assert_close(lru.log_gamma.exp(), (1 - modulus**2).sqrt())
+    slowest = torch.exp(-8 * softplus(RGLRU(3, 200).rate_bias))
+    assert 0.899 < slowest.min() < slowest.max() < 0.9991
+    torch.testing.assert_close(Mamba(3, 4).log_decay.exp(), torch.arange(1, 17.0).expand(4, 16))
+    decays = torch.exp(RWKV7(3, 50).parts(torch.zeros(1, 150 + 64)).log_decays)
+    assert 0.545 < decays.min() < decays.max() < 1
 
 
 def unstabilised(cell, xs):
@@ -233,8 +438,34 @@ def test_bad_options_are_refused():
         (lambda: GatedDeltaNet(3, 4, key_size=0), "keys must be"),
         (lambda: DeltaNet(3, 4, beta_max=2.5), "at most 2"),
         (lambda: Mamba2(3, 4, heads=2, groups=4), "multiple of groups"),
+        (lambda: Mamba(3, 4, rank=0), "rank must be"),
+        (lambda: HGRN2(3, 4, lower_bound=1.0), "lower_bound must be"),
+        (lambda: RetNet(3, 4, key_size=3), "key_size must be even"),
+        (lambda: S4D(3, 4, state_size=5), "state_size must be even"),
+        (lambda: LRU(3, 4, r_min=0.9, r_max=0.5), "r_min < r_max"),
+        (lambda: DeltaProduct(3, 4, factors=0), "factors must be"),
+        (lambda: SLSTM(3, 4, heads=3), "multiple of heads"),
+        (lambda: SLSTM(3, 4, forget="tanh"), "'exponential'"),
     ]:
         with pytest.raises(ValueError, match=message):
             make()
     with pytest.raises(NotImplementedError, match="must define parts"):
         AffineCell(3, 4, heads=1).parts(randn(1, 3))
+
+
+@pytest.mark.parametrize("forget", ["sigmoid", "exponential"])
+@torch.no_grad()
+def test_slstm_is_the_published_formula(forget):
+    """Compute Eq 8-14 of Beck et al. 2024 with an unscaled exp."""
+    cell = SLSTM(3, 4, heads=2, forget=forget, forget_bias=0.5).double()
+    xs = randn(6, 1, 3)
+    h = c = n = torch.zeros(4, dtype=torch.float64)
+    for x, output in zip(xs[:, 0], ms.scan(cell, xs)[0][:, 0], strict=True):
+        R = [torch.block_diag(*cell.recurrent[gate]) for gate in range(4)]
+        z, i, f, o = (u + r @ h for u, r in zip(cell.project(x).chunk(4), R, strict=True))
+        i, f = torch.exp(i), torch.sigmoid(f) if forget == "sigmoid" else torch.exp(f)
+        c, n = f * c + i * torch.tanh(z), f * n + i
+        h = torch.sigmoid(o) * c / n
+        close(output, h)
+    _, cache = ms.run_with_cache(cell, xs)
+    assert {"h", "c", "n", "m", "z", "log_i", "log_f", "o"} == set(cache)

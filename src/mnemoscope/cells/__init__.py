@@ -22,6 +22,7 @@ from mnemoscope.cells.nonlinearities import Nonlinearity as Nonlinearity
 from mnemoscope.cells.recording import Cache as Cache, patch as patch, run_with_cache as run_with_cache
 from mnemoscope.cells.reservoirs import Reservoirs as Reservoirs
 from mnemoscope.cells.sequence import Route as Route, scan as scan
+from mnemoscope.cells.slstm import SLSTM as SLSTM, SLSTMState as SLSTMState
 from mnemoscope.cells.stack import Stack as Stack
 from mnemoscope.cells.state import Layout as Layout, State as State
 from mnemoscope.cells.state_files import load_state as load_state, save_state as save_state

@@ -20,15 +20,28 @@ from mnemoscope.networks.attentive import (
 )
 from mnemoscope.networks.cell_classes import (
     deltanet as deltanet,
+    deltaproduct as deltaproduct,
     echo_state as echo_state,
     elman as elman,
     gated_deltanet as gated_deltanet,
     gla as gla,
     gru as gru,
     h_detach as h_detach,
+    hgrn2 as hgrn2,
+    kda as kda,
+    lru as lru,
     lstm as lstm,
+    mamba as mamba,
     mamba2 as mamba2,
+    mingru as mingru,
+    minlstm as minlstm,
     mlstm as mlstm,
+    retnet as retnet,
+    rg_lru as rg_lru,
+    rwkv7 as rwkv7,
+    s4d as s4d,
+    s5 as s5,
+    slstm as slstm,
 )
 from mnemoscope.networks.matrix import (
     matrix_gru as matrix_gru,

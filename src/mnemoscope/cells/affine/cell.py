@@ -101,7 +101,7 @@ class AffineCell(Cell):
         return self.hidden_size
 
     @property
-    def state_size(self) -> int:
+    def memory_size(self) -> int:
         """Number of real numbers in a state."""
         numbers = self.heads * self.keys * self.values
         return 2 * numbers if self.complex_state else numbers + self.heads * self.scaled

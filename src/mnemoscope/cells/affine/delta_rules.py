@@ -2,17 +2,64 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import silu, softplus
+from torch.nn.functional import pad, silu, softplus
 
 from mnemoscope.base.array_types import Float
+from mnemoscope.base.validation import check_whole
 from mnemoscope.cells.affine.cell import AffineCell
 from mnemoscope.cells.affine.initial import inverse_softplus, log_uniform
 from mnemoscope.cells.affine.parts import Parts
 
 
-class DeltaNet(AffineCell):
+class _Vectors(NamedTuple):
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    beta: Tensor
+    rest: Tensor
+    """Features of the other gates."""
+
+
+class _DeltaRule(AffineCell):
+    """Base class: q, k, v and beta as all delta rules have them; `gates` features are left for other gates."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        heads: int,
+        key_size: int | None,
+        beta_max: float,
+        gates: int = 0,
+        factors: int = 1,
+    ) -> None:
+        super().__init__(input_size, hidden_size, heads, key_size)
+        check_whole(1, factors=factors)
+        if not 0 < beta_max <= 2:
+            raise ValueError(f"beta_max must be above 0 and at most 2, where a step only reflects, but is {beta_max}.")
+        self.beta_max, self.factors = beta_max, factors
+        self.convolved = heads * (self.keys + factors * (self.keys + self.values))
+        self.project = nn.Linear(input_size, self.convolved + heads * factors + gates, bias=False)
+        """Projection to q, k, v, beta of each head, and the other gates."""
+
+    def vectors(self, features: Float[Tensor, "*batch features"]) -> _Vectors:
+        """Return q, k, v and beta, each (*batch, heads, size), or (*batch, factors, heads, size) but for q."""
+        n, (keys, values) = self.factors, (self.heads * self.keys, self.heads * self.values)
+        mixed, beta, rest = features.tensor_split([self.convolved, self.convolved + n * self.heads], dim=-1)
+        q, k, v = silu(mixed).split([keys, n * keys, n * values], dim=-1)
+        q, heads = q.unflatten(-1, (self.heads, -1)), (self.heads, -1) if n == 1 else (n, self.heads, -1)
+        k, v, beta = k.unflatten(-1, heads), v.unflatten(-1, heads), beta.unflatten(-1, heads)
+        return _Vectors(_unit_length(q), _unit_length(k), v, self.beta_max * torch.sigmoid(beta), rest)
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, beta_max={self.beta_max:g}"
+
+
+class DeltaNet(_DeltaRule):
     """`S' = (I - beta k k^T) S + beta k v^T`, `o = S'^T q` (Yang et al. 2024, section 2.2).
 
     The value stored under the key k is replaced by v to the fraction beta. q and k are SiLU of linear maps of x, scaled
@@ -25,36 +72,17 @@ class DeltaNet(AffineCell):
     torch.Size([4, 2, 8, 8])
     """
 
-    extra_gates = 0
-    """Features for each head besides beta."""
-
     def __init__(
         self, input_size: int, hidden_size: int, heads: int = 1, key_size: int | None = None, beta_max: float = 1.0
     ) -> None:
-        super().__init__(input_size, hidden_size, heads, key_size)
-        self.beta_max = checked_beta(beta_max)
-        self.convolved = heads * (2 * self.keys + self.values)
-        self.project = nn.Linear(input_size, self.convolved + (1 + self.extra_gates) * heads, bias=False)
-        """Projection to q, k, v and, for each head, beta and the other gates."""
+        super().__init__(input_size, hidden_size, heads, key_size, beta_max)
 
     def parts(self, features: Float[Tensor, "*batch features"]) -> Parts:
         q, k, v, beta, _ = self.vectors(features)
         return Parts(q, beta * k, v, torch.zeros_like(beta), erase=(-beta * k, k))
 
-    def vectors(self, features: Float[Tensor, "*batch features"]) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """Return q, k, v and beta (*batch, heads, size), and the remaining features."""
-        vectors, beta, rest = features.split(
-            [self.convolved, self.heads, features.shape[-1] - self.convolved - self.heads], dim=-1
-        )
-        sizes = [self.heads * size for size in (self.keys, self.keys, self.values)]
-        q, k, v = (x.unflatten(-1, (self.heads, -1)) for x in silu(vectors).split(sizes, dim=-1))
-        return to_unit_length(q), to_unit_length(k), v, self.beta_max * torch.sigmoid(beta).unsqueeze(-1), rest
 
-    def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, beta_max={self.beta_max:g}"
-
-
-class GatedDeltaNet(DeltaNet):
+class GatedDeltaNet(_DeltaRule):
     """`S' = alpha (I - beta k k^T) S + beta k v^T`, `o = S'^T q` (Yang et al. 2025, Eq 10).
 
     A `DeltaNet` whose memory decays by `alpha = exp(-a softplus(w x + b))`, a > 0, at every step, as in Mamba-2
@@ -65,12 +93,10 @@ class GatedDeltaNet(DeltaNet):
     torch.Size([4, 2, 8, 8])
     """
 
-    extra_gates = 1
-
     def __init__(
         self, input_size: int, hidden_size: int, heads: int = 1, key_size: int | None = None, beta_max: float = 1.0
     ) -> None:
-        super().__init__(input_size, hidden_size, heads, key_size, beta_max)
+        super().__init__(input_size, hidden_size, heads, key_size, beta_max, gates=heads)
         self.rate_bias = nn.Parameter(inverse_softplus(log_uniform(heads)))
         self.log_decay = nn.Parameter(torch.empty(heads).uniform_(1, 16).log())
 
@@ -80,13 +106,81 @@ class GatedDeltaNet(DeltaNet):
         return Parts(q, beta * k, v, g, erase=(-beta * k, torch.exp(g) * k))
 
 
-def checked_beta(beta_max: float) -> float:
-    """Return the largest beta; raise unless the step cannot grow."""
-    if not 0 < beta_max <= 2:
-        raise ValueError(f"beta_max must be above 0 and at most 2, where a step only reflects, but is {beta_max}.")
-    return beta_max
+class DeltaProduct(_DeltaRule):
+    """`S' = A_n ... A_1 S + ...`, with n = `factors` delta rules per input (Siems et al. 2025, section 3).
+
+    Each of them has its own key, value and beta: `S <- (I - beta_j k_j k_j^T) S + beta_j k_j v_j^T`. The product of two
+    reflections is a rotation, which one factor cannot make. With `gated` the memory decays before the first of them, by
+    alpha of the `GatedDeltaNet`. beta is at most `beta_max`.
+
+    >>> cell = DeltaProduct(3, 16, heads=2, factors=3)
+    >>> cell(torch.zeros(4, 3), cell.initial_state(4)).S.shape
+    torch.Size([4, 2, 8, 8])
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        heads: int = 1,
+        factors: int = 2,
+        key_size: int | None = None,
+        beta_max: float = 2.0,
+        gated: bool = False,
+    ) -> None:
+        super().__init__(input_size, hidden_size, heads, key_size, beta_max, heads if gated else 0, factors)
+        self.gated = gated
+        if gated:
+            self.rate_bias = nn.Parameter(inverse_softplus(log_uniform(heads)))
+            self.log_decay = nn.Parameter(torch.empty(heads).uniform_(1, 16).log())
+
+    def parts(self, features: Float[Tensor, "*batch features"]) -> Parts:
+        q, k, v, beta, rate = self.vectors(features)
+        g = torch.zeros_like(beta)
+        if self.gated:
+            first = (-torch.exp(self.log_decay) * softplus(rate + self.rate_bias)).unsqueeze(-1)
+            g = first if self.factors == 1 else pad(first.unsqueeze(-3), (0, 0, 0, 0, 0, self.factors - 1))
+        return Parts(q, beta * k, v, g, erase=(-beta * k, torch.exp(g) * k), micro_steps=self.factors)
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, factors={self.factors}, gated={self.gated}"
 
 
-def to_unit_length(vectors: Float[Tensor, "*batch size"]) -> Float[Tensor, "*batch size"]:
+class KDA(_DeltaRule):
+    """Kimi Delta Attention: `S' = (I - beta k k^T) diag(alpha) S + beta k v^T`, `o = S'^T q` (Kimi Team 2025, Eq 1).
+
+    A `GatedDeltaNet` with one decay for each key: `alpha = exp(-a softplus(W_2 W_1 x + b))`, where W_1 has `rank` rows,
+    by default as many as a head has values, and a > 0 is one number for each head.
+
+    >>> cell = KDA(3, 16, heads=2)
+    >>> cell(torch.zeros(4, 3), cell.initial_state(4)).S.shape
+    torch.Size([4, 2, 8, 8])
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        heads: int = 1,
+        key_size: int | None = None,
+        beta_max: float = 1.0,
+        rank: int | None = None,
+    ) -> None:
+        rank = max(hidden_size // max(heads, 1), 1) if rank is None else rank
+        check_whole(1, rank=rank)
+        super().__init__(input_size, hidden_size, heads, key_size, beta_max, gates=rank)
+        self.decay = nn.Linear(rank, heads * self.keys, bias=False)
+        """W_2."""
+        self.rate_bias = nn.Parameter(inverse_softplus(log_uniform(heads * self.keys)))
+        self.log_decay = nn.Parameter(torch.empty(heads, 1).uniform_(1, 16).log())
+
+    def parts(self, features: Float[Tensor, "*batch features"]) -> Parts:
+        q, k, v, beta, low_rank = self.vectors(features)
+        rates = softplus(self.decay(low_rank) + self.rate_bias).unflatten(-1, (self.heads, -1))
+        g = -torch.exp(self.log_decay) * rates
+        return Parts(q, beta * k, v, g, erase=(-beta * k, torch.exp(g) * k))
+
+
+def _unit_length(vectors: Float[Tensor, "*batch size"]) -> Float[Tensor, "*batch size"]:
     """Scale vectors to length 1, or slightly less, so that a vector of zeros has a gradient."""
     return vectors * torch.rsqrt(vectors.square().sum(-1, keepdim=True) + 1e-6)

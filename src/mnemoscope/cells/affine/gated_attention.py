@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
-from torch.nn.functional import logsigmoid
+from torch.nn.functional import logsigmoid, silu
 
 from mnemoscope.base.array_types import Float
 from mnemoscope.base.validation import check_whole
@@ -17,7 +18,7 @@ class GLA(AffineCell):
     `alpha = sigmoid(W_2 W_1 x + b)^(1/16)` has one number for each key, and W_1 has `rank` rows. q, k and v are linear
     maps of x, and q is divided by the square root of the number of keys. There are half as many keys as values.
 
-    >>> import torch
+
     >>> cell = GLA(3, 16, heads=2)
     >>> cell(torch.zeros(5, 3), cell.initial_state(5)).S.shape
     torch.Size([5, 2, 4, 8])
@@ -45,3 +46,73 @@ class GLA(AffineCell):
         g = logsigmoid(self.decay(low_rank)) / self.temperature
         q, k, v, g = (x.unflatten(-1, (self.heads, -1)) for x in (q, k, v, g))
         return Parts(q * self.keys**-0.5, k, v, g)
+
+
+class HGRN2(AffineCell):
+    """`S' = diag(f) S + (1 - f) v^T`, `o = S'^T q` (Qin et al. 2024, section 3).
+
+    The key is what the forget gate lets go: `f = l + (1 - l) sigmoid(W_f x)`, with a `lower_bound` l. v is a linear map
+    of x, and q is SiLU of another.
+
+
+    >>> cell = HGRN2(3, 16, heads=2)
+    >>> cell(torch.zeros(5, 3), cell.initial_state(5)).S.shape
+    torch.Size([5, 2, 8, 8])
+    """
+
+    def __init__(
+        self, input_size: int, hidden_size: int, heads: int = 1, key_size: int | None = None, lower_bound: float = 0.0
+    ) -> None:
+        super().__init__(input_size, hidden_size, heads, key_size)
+        if not 0 <= lower_bound < 1:
+            raise ValueError(f"lower_bound must be at least 0 and below 1, but is {lower_bound}.")
+        self.lower_bound = lower_bound
+        self.convolved = 0
+        self.project = nn.Linear(input_size, heads * (2 * self.keys + self.values), bias=False)
+        """Projection to q, f and v."""
+
+    def parts(self, features: Float[Tensor, "*batch features"]) -> Parts:
+        keys, values = self.heads * self.keys, self.heads * self.values
+        q, f, v = (x.unflatten(-1, (self.heads, -1)) for x in features.split([keys, keys, values], dim=-1))
+        kept = 1 - self.lower_bound
+        g = torch.log(self.lower_bound + kept * torch.sigmoid(f)) if self.lower_bound else logsigmoid(f)
+        return Parts(silu(q), kept * torch.sigmoid(-f), v, g)
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, lower_bound={self.lower_bound:g}"
+
+
+class RetNet(AffineCell):
+    """Retention: linear attention with a constant decay and relative positions (Sun et al. 2023, section 2.1).
+
+    `S' = gamma e^(i theta) S + conj(k) v^T` and `o = Re(S'^T q)`, where q and k are linear maps of x, two features to a
+    complex number, and k is divided by the square root of the number of features. The decay of head h = 0, 1, ... is
+    `1 - 2^(-5 - h)`, and `theta_j = 10000^(-2j / d)`. That is the rotation of queries and keys by their positions, as
+    seen from the present. `key_size` counts real features, by default half as many as a head has values.
+
+
+    >>> cell = RetNet(3, 16, heads=2)
+    >>> cell(torch.zeros(5, 3), cell.initial_state(5)).S.shape
+    torch.Size([5, 2, 2, 8])
+    """
+
+    complex_state = True
+
+    def __init__(self, input_size: int, hidden_size: int, heads: int = 1, key_size: int | None = None) -> None:
+        check_whole(1, heads=heads)
+        size = 2 * max(hidden_size // (4 * heads), 1) if key_size is None else key_size
+        if size % 2:
+            raise ValueError(f"key_size must be even, as two features are a complex number, but is {size}.")
+        super().__init__(input_size, hidden_size, heads, size // 2)
+        self.convolved = 0
+        self.project = nn.Linear(input_size, heads * (2 * size + self.values), bias=False)
+        """Projection to q, k and v."""
+
+    def parts(self, features: Float[Tensor, "*batch features"]) -> Parts:
+        keys, values = 2 * self.heads * self.keys, self.heads * self.values
+        q, k, v = features.split([keys, keys, values], dim=-1)
+        q, k = (torch.view_as_complex(x.unflatten(-1, (self.heads, self.keys, 2)).contiguous()) for x in (q, k))
+        head, pair = (torch.arange(n, dtype=torch.float64, device=k.device) for n in (self.heads, self.keys))
+        log_gamma, theta = torch.log1p(-(2.0 ** (-5 - head))), 10_000.0 ** (-pair / self.keys)
+        g = torch.complex(log_gamma.unsqueeze(-1).expand(k.shape[-2:]), theta.expand(k.shape[-2:])).to(k.dtype)
+        return Parts(q, k.conj() * (2 * self.keys) ** -0.5, v.unflatten(-1, (self.heads, -1)), g.expand(k.shape))

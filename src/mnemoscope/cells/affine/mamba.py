@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import ceil
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import silu, softplus
@@ -54,3 +56,47 @@ class Mamba2(AffineCell):
     def finish(self, reads: Tensor, features: Tensor, scale: Tensor | None) -> Tensor:
         x = silu(features[..., : self.hidden_size]).unflatten(-1, (self.heads, -1))
         return super().finish(reads + self.skip * x, features, scale)
+
+
+class Mamba(AffineCell):
+    """`s' = exp(A dt) s + dt B x`, `y = C s' + D x` for each channel x (Gu & Dao 2024, section 3, Algorithm 2).
+
+    x is SiLU of one of `hidden_size` linear maps of the input. B, C and, through W_1 with `rank` rows, the time step
+    `dt = softplus(W_2 W_1 x + b)` of each channel are linear maps of all x. At the start `A = -1, ..., -state_size` in
+    each channel, softplus(b) is log-uniform between 0.001 and 0.1, and D = 1. The rank is hidden_size / 16, rounded up,
+    by default.
+
+    >>> cell = Mamba(3, 16, state_size=4)
+    >>> cell(torch.zeros(5, 3), cell.initial_state(5)).S.shape
+    torch.Size([5, 16, 4, 1])
+    """
+
+    def __init__(self, input_size: int, hidden_size: int, state_size: int = 16, rank: int | None = None) -> None:
+        check_whole(1, state_size=state_size)
+        super().__init__(input_size, hidden_size, heads=hidden_size, keys=state_size)
+        rank = ceil(hidden_size / 16) if rank is None else rank
+        check_whole(1, rank=rank)
+        self.convolved = hidden_size
+        self.project = nn.Linear(input_size, hidden_size, bias=False)
+        self.select = nn.Linear(hidden_size, rank + 2 * state_size, bias=False)
+        """Projection of x to W_1 x, B and C."""
+        self.rate = nn.Linear(rank, hidden_size)
+        """W_2 and b."""
+        with torch.no_grad():
+            self.rate.weight.uniform_(-(rank**-0.5), rank**-0.5)
+            self.rate.bias.copy_(inverse_softplus(log_uniform(hidden_size)))
+        self.log_decay = nn.Parameter(torch.arange(1, state_size + 1.0).log().repeat(hidden_size, 1))
+        """Logarithm of -A."""
+        self.skip = nn.Parameter(torch.ones(hidden_size))
+        """D."""
+
+    def parts(self, features: Float[Tensor, "*batch features"]) -> Parts:
+        x = silu(features)
+        low_rank, B, C = self.select(x).split([self.rate.in_features, self.keys, self.keys], dim=-1)
+        dt = softplus(self.rate(low_rank)).unsqueeze(-1)
+        g = -torch.exp(self.log_decay) * dt
+        B, C = (shared.unsqueeze(-2).expand(g.shape) for shared in (B, C))
+        return Parts(C, B, dt * x.unsqueeze(-1), g)
+
+    def finish(self, reads: Tensor, features: Tensor, scale: Tensor | None) -> Tensor:
+        return super().finish(reads, features, scale) + self.skip * silu(features)
