@@ -56,7 +56,7 @@ soak: .venv/installed  ## attacks for about 20 minutes: kills, full disks, threa
 numerics: .venv/installed  ## the mathematics against independent references, for some minutes; writes docs/reliability.md
 	$(BIN)/python -m tools.numerics --write
 
-scoreboard: .venv/installed  ## after a result has changed: rewrite results with the current code, SCOREBOARD.md and the summary in README.md
+scoreboard: .venv/installed  ## after a result has changed: rewrite results with the current code, SCOREBOARD.md and the counts in README.md
 	$(BIN)/mnemoscope scoreboard --results results --root None --rewrite --markdown SCOREBOARD.md --summary README.md
 
 docs: .venv/installed  ## the documentation as build/site/index.html; a broken link is an error

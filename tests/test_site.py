@@ -1,5 +1,6 @@
 """The documentation has no broken link, neither in the repository nor in the site that `make docs` builds."""
 
+import inspect
 import os
 import subprocess
 import sys
@@ -7,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from mnemoscope import registry
+from mnemoscope import lenses, registry
 from tests.links import broken_in_markdown, broken_in_site, markdown_files
+from tests.report.browser import BROWSER, FLAGS
 
 pytestmark = pytest.mark.xdist_group("site")  # build the site once, not in each process
 
@@ -63,13 +65,48 @@ def test_the_site_has_no_broken_link_and_loads_nothing_from_elsewhere(site):
 
 
 def test_the_site_lists_every_registered_name(site):
-    texts = {name: (site / f"{name}.html").read_text() for name in ("cells", "tasks", "lenses", "studies")}
-    for name, kinds in (("cells", ("cell", "relational network")), ("tasks", ("task",)), ("lenses", ("lens",)),
+    texts = {name: (site / f"{name}.html").read_text() for name in ("cells", "tasks", "api/index", "studies")}
+    for name, kinds in (("cells", ("cell", "relational network")), ("tasks", ("task",)), ("api/index", ("lens",)),
                         ("studies", ("study",))):  # fmt: skip
         for kind in kinds:
             for entry in registry.REGISTRIES[kind]:
                 assert f"<code>{entry.name}</code>" in texts[name], f"{kind} {entry.name}"
     assert "results/copy-200.cpu.json" in texts["studies"]
+
+
+def test_the_reference_has_a_page_for_each_lens_with_its_public_names(site):
+    named = {name: getattr(lenses, name) for name in vars(lenses) if not name.startswith("_")}
+    for name, member in named.items():
+        if not inspect.ismodule(member):
+            folder = member.__module__.removeprefix("mnemoscope.lenses.").partition(".")[0]
+            page = site / "api" / f"mnemoscope.lenses{'' if folder == 'dynamics' else '.' + folder}.html"
+            assert f'id="mnemoscope.lenses.{name}"' in page.read_text(), name
+    menu = (site / "api" / "mnemoscope.lenses.attention.html").read_text()
+    assert 'href="mnemoscope.lenses.fixed_points.html"' in menu
+
+
+SEARCH = """<!DOCTYPE html><html><body><script src="iframe-worker.js"></script><script>
+const worker = new Worker("%s");
+const docs = [{location: "a.html", title: "Rings", text: "a ring of slow states"},
+              {location: "b.html", title: "Tapes", text: "what a machine writes"}];
+const config = {lang: ["en"], separator: "[\\\\s\\\\-]+", pipeline: ["stopWordFilter"],
+                fields: {title: {boost: 1}, text: {boost: 1}, tags: {boost: 1}}};
+worker.addEventListener("message", ({data}) => {
+  if (data.type === 1) worker.postMessage({type: 2, data: "ring"});
+  else document.body.append("found " + data.data.items.flat().map((item) => item.location));
+});
+worker.postMessage({type: 0, data: {config, docs, options: {suggest: false}}});
+</script></body></html>"""
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed here (Debian: apt install chromium)")
+def test_the_search_works_on_pages_that_are_opened_from_disk(site, tmp_path):
+    (script,) = (site / "assets" / "javascripts" / "workers").glob("search.*.js")
+    page = site / "search-from-disk.html"
+    page.write_text(SEARCH % script.relative_to(site).as_posix())
+    command = [BROWSER, *FLAGS, f"--user-data-dir={tmp_path}", "--dump-dom", page.as_uri()]
+    shown = subprocess.run(command, capture_output=True, text=True, timeout=180, check=True).stdout
+    assert "found a.html" in shown
 
 
 def test_the_reference_shows_examples_as_code(site):

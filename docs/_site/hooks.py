@@ -35,15 +35,24 @@ GENERATED_FROM = {
     "src/mnemoscope/registry/network_entries.py": "docs/cells.md",
     "src/mnemoscope/registry/part_entries.py": "docs/cells.md",
     "src/mnemoscope/registry/task_entries.py": "docs/tasks.md",
-    "src/mnemoscope/registry/lens_entries.py": "docs/lenses.md",
+    "src/mnemoscope/registry/lens_entries.py": "docs/which-lens.md",
     "src/mnemoscope/registry/study_entries.py": "docs/studies.md",
 }
 """Files and folders of the repository, and the pages generated from them. Links to the former lead to the latter."""
 
 
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Put the pages of the reference into the navigation, in place of its index."""
+    sys.path.insert(0, str(Path(__file__).parent))  # mkdocs restores the path after it has imported the hooks
+    from reference import navigation  # pyright: ignore[reportMissingImports]
+
+    entries: list[dict[str, Any]] = config.nav or []
+    config.nav = [{"Reference": navigation()} if "Reference" in entry else entry for entry in entries]
+    return config
+
+
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the first page, the generated pages, the notebooks as pages, and the files outside docs."""
-    sys.path.insert(0, str(Path(__file__).parent))
     from generated import pages  # pyright: ignore[reportMissingImports]
     from notebooks import notebook_pages  # pyright: ignore[reportMissingImports]
 

@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from tools.docs_figures import FIGURES, NAMES, draw
 
 from mnemoscope import registry
 from mnemoscope.base.reading import read_json
@@ -21,6 +22,7 @@ from mnemoscope.replication.study import Finished, Trial
 from mnemoscope.replication.trial_files import claim_as_json, row_as_json
 from mnemoscope.replication.verdicts import Judgement, Verdict
 from mnemoscope.store import find_study_results
+from tests.slow import SLOW
 
 pytestmark = pytest.mark.xdist_group("scoreboard")  # the fixture is slow: build it in one process only
 
@@ -51,7 +53,7 @@ def test_the_readme_has_the_summary_of_the_results(committed, tmp_path):
     (tmp_path / "README.md").write_text(stale)
     assert write_summary(tmp_path / "README.md", make_scoreboard(committed)).read_text() == text
     (tmp_path / "README.md").write_text("no place")
-    with pytest.raises(ValueError, match="must have the lines"):
+    with pytest.raises(ValueError, match="must have the marks"):
         write_summary(tmp_path / "README.md", make_scoreboard(committed))
     assert (tmp_path / "README.md").read_text() == "no place"
 
@@ -274,3 +276,14 @@ def test_pages_are_written_from_results_alone(tmp_path, capsys):
     assert "nnrnn: recall" in text
     assert "<svg" in text
     assert main(["scoreboard", "--results", str(tmp_path / "none"), "--pages", str(tmp_path / "pages")]) == 2
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[SLOW] * (name != "transfer-copy.paper")) for name in NAMES])
+def test_the_figures_of_the_docs_are_drawn_from_the_committed_results(name, committed):
+    drawn = draw(committed, [name])[name]
+    assert drawn == (FIGURES / f"{name}.svg").read_text(), "Run python -m tools.docs_figures."
+
+
+def test_a_figure_without_results_is_refused(committed):
+    with pytest.raises(ValueError, match=r"no results of copy-200\.large"):
+        draw(committed, ["copy-200.large"])

@@ -98,8 +98,8 @@ class Scoreboard:
     markdown: Path | None = None
     """Where to write the Markdown table."""
     summary: Path | None = None
-    """Markdown file, such as README.md, in which the summary replaces the lines between <!-- scoreboard --> and
-    <!-- end of scoreboard -->."""
+    """Markdown file, such as README.md, in which a sentence with the counts replaces the text between
+    <!-- scoreboard --> and <!-- end of scoreboard -->."""
     pages: Path | None = None
     """Folder for one page per file of --results, with its table and its figure; nothing is run again."""
     rewrite: bool = False

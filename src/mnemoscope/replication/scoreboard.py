@@ -81,8 +81,8 @@ class Scoreboard:
         """Return all claims but those of this project."""
         return [item for item in self.items if item.work != THIS_PROJECT]
 
-    def summary(self) -> str:
-        """Count the claims by verdict, in a sentence or two."""
+    def headline(self) -> str:
+        """Count the claims that are compared by verdict, in a sentence."""
         published = self.published()
         count = counts(published)
         compared = sum(count[verdict] for verdict in Verdict if verdict.compared)
@@ -93,10 +93,14 @@ class Scoreboard:
             f"{count[Verdict.WORSE]} are worse",
             f"{count[Verdict.DIFFERS]} differ",
         )
+        return f"Of {len(published)} published numbers and statements, {compared} are compared: {', '.join(parts)}."
+
+    def summary(self) -> str:
+        """Count all claims by verdict, in two sentences."""
+        count = counts(self.published())
         return (
-            f"Of {len(published)} published numbers and statements, {compared} are compared: {', '.join(parts)}. "
-            f"{count[Verdict.NOT_COMPARED]} are not compared, because the conditions differ from the published ones "
-            f"or the source states nothing measurable; {count[Verdict.NOT_RUN]} were not run."
+            f"{self.headline()} {count[Verdict.NOT_COMPARED]} are not compared, because the conditions differ from the "
+            f"published ones or the source states nothing measurable; {count[Verdict.NOT_RUN]} were not run."
         )
 
     def as_json(self) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from mnemoscope.store import StoredResults
 HEADINGS = ("quantity", "published", "ours", "preset", "verdict", "source")
 COMMAND = "mnemoscope scoreboard --root None --markdown SCOREBOARD.md"
 MARKS = ("<!-- scoreboard -->", "<!-- end of scoreboard -->")
-"""Lines around the summary in a Markdown file that has other content too."""
+"""Marks around the counts in a Markdown file that has other content too."""
 LEAD = (
     "Each line has one published number or statement, and the measurement of the preset nearest to it. The verdict "
     "follows from the tolerance that the study declares for the claim; where the conditions differ from the published "
@@ -81,15 +81,14 @@ def write_markdown(path: str | Path, board: Scoreboard) -> Path:
 
 
 def write_summary(path: str | Path, board: Scoreboard) -> Path:
-    """Write the summary between the lines `<!-- scoreboard -->` and `<!-- end of scoreboard -->` of a Markdown file."""
+    """Write the counts between the marks `<!-- scoreboard -->` and `<!-- end of scoreboard -->` of a Markdown file."""
     path = Path(path)
     text = path.read_text(encoding="utf-8")
     before, begin, rest = text.partition(MARKS[0])
     _, end, after = rest.partition(MARKS[1])
     if not begin or not end:
-        raise ValueError(f"{path} has no place for the summary: it must have the lines {MARKS[0]} and {MARKS[1]}.")
-    table = _table(("source", *Verdict, "all"), _by_work(board))
-    return _write(path, "\n".join([before + begin, "", board.summary(), "", *table, "", end + after]))
+        raise ValueError(f"{path} has no place for the summary: it must have the marks {MARKS[0]} and {MARKS[1]}.")
+    return _write(path, f"{before}{begin}{board.headline()}{end}{after}")
 
 
 def _by_work(board: Scoreboard) -> list[list[str]]:

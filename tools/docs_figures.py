@@ -1,0 +1,74 @@
+"""Draw the figures of the documentation from the committed results of studies.
+
+    python -m tools.docs_figures                          all of them, into docs/figures
+    python -m tools.docs_figures transfer-copy.paper      only this one
+
+A figure is the one that the page of its study shows, in the colours of a light page. Look at it after it has changed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+from collections.abc import Sequence
+from pathlib import Path
+
+from matplotlib import rc_context
+from matplotlib.figure import Figure
+
+from mnemoscope.drawing.palette import LIGHT
+from mnemoscope.drawing.svg import COLOUR
+from mnemoscope.replication.results import PresetResults, read_results
+
+ROOT = Path(__file__).parent.parent
+FIGURES = ROOT / "docs" / "figures"
+NAMES = (
+    "transfer-copy.paper",
+    "denoise.paper",
+    "relational-cognitive.paper",
+    "relational-cognitive.published",
+    "matrix-copy.cpu",
+    "length-generalisation.cpu",
+    "flipflop-evolution.paper",
+)
+"""Figures of pages, each by the study and the preset."""
+
+
+def main() -> None:
+    """Draw the figures that the command line names, or all."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="STUDY.PRESET", help=f"one of {', '.join(NAMES)}; by default all")
+    chosen = parser.parse_args().names or NAMES
+    FIGURES.mkdir(exist_ok=True)
+    results, _ = read_results(ROOT / "results", None)
+    for name, text in draw(results, chosen).items():
+        path = FIGURES / f"{name}.svg"
+        path.write_text(text, encoding="utf-8")
+        print(f"{path.relative_to(ROOT)}, {len(text) / 1000:.0f} kB")
+
+
+def draw(results: Sequence[PresetResults], names: Sequence[str]) -> dict[str, str]:
+    """Return the figures of results as SVG, by the study and the preset."""
+    by_name = {f"{each.study.name}.{each.preset}": each for each in results}
+    unknown = [name for name in names if name not in by_name]
+    if unknown:
+        raise ValueError(f"There are no results of {', '.join(unknown)}. Known are {', '.join(by_name)}.")
+    figures = {name: by_name[name].study.figure(by_name[name].finished) for name in names}
+    return {name: _svg(figure) for name, figure in figures.items() if figure is not None}
+
+
+def _svg(figure: Figure) -> str:
+    """Return a figure with the placeholders of a page's colours replaced by those on white."""
+    target = io.StringIO()
+    with rc_context({"svg.fonttype": "path", "svg.hashsalt": "docs"}):
+        figure.savefig(
+            target, format="svg", metadata={"Date": None, "Creator": None}, facecolor="white", bbox_inches="tight"
+        )
+    text = target.getvalue()
+    for name, code in COLOUR.items():
+        text = text.replace(code, LIGHT.get(name, LIGHT["stable"]))
+    return text
+
+
+if __name__ == "__main__":
+    main()
