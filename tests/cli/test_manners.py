@@ -26,6 +26,7 @@ from tests.store.test_store import make_run
     [
         (["trian"], "Did you mean 'train'?"),
         (["train", "flip-flop"], "Did you mean 'flipflop'?"),
+        (["list", "lense"], "There is no list 'lense'. Did you mean 'lenses'?"),
         (["train", "binding"], "It is a task: use --task binding."),
         (
             ["train", "flipflop", "--lr", "0.1"],

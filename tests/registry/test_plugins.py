@@ -2,12 +2,14 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 
 import pytest
 
 from mnemoscope import registry
+from mnemoscope.cli import main
 from mnemoscope.registry import Entry, Registry, plugins
 from mnemoscope.training import load_model
 from tests.slow import representatives
@@ -144,15 +146,21 @@ def test_every_former_lens_name_leads_to_a_lens():
         assert registry.lenses[former] is registry.lenses[name]
 
 
-def test_a_run_names_its_plugins_but_does_not_import_them(tmp_path):
+def test_a_run_names_its_plugins_and_the_command_to_type_but_does_not_import_them(tmp_path, capsys):
     plugin = tmp_path / "my plugin.py"
     plugin.write_text("raise SystemExit('a run must not execute this')")
     folder = make_run(tmp_path / "runs" / "try" / "a", loss=0.5)
     config = (folder / "config.toml").read_text()
     (folder / "config.toml").write_text(config.replace('cell = "gru"', 'cell = "mine"'))
     (folder / "env.json").write_text(json.dumps({"mnemoscope": "0.2.0", "plugins": [str(plugin)]}))
-    with pytest.raises(ValueError, match=f"--plugin '{plugin}' COMMAND"):
+    with pytest.raises(
+        ValueError, match=r"'mine', which is no registered cell.* call mnemoscope\.registry\.use_plugin"
+    ):
         load_model(folder)
+    for words in (["inspect", str(folder)], ["train", str(folder / "config.toml"), "--resume"]):
+        assert main(words) == 2
+        typed = capsys.readouterr().err.strip().splitlines()[-1]
+        assert shlex.split(typed) == ["mnemoscope", "--plugin", str(plugin), *words]
     (folder / "env.json").write_text("{")  # the error about the cell is still the one to show
     with pytest.raises(ValueError, match="'mine', which is no registered cell"):
         load_model(folder)

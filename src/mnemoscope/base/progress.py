@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+import sys
+import threading
 import warnings
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import Any, ClassVar
+from typing import Any, ClassVar, ParamSpec, TypeVar
 
 with warnings.catch_warnings():
     # In a notebook it warns that it is experimental, or that it falls back to text because ipywidgets is missing.
@@ -13,7 +16,11 @@ with warnings.catch_warnings():
     from tqdm.autonotebook import tqdm as tqdm
 
 PATIENCE = 3.0
-"""Seconds after which a loop that is usually short shows a bar."""
+"""Seconds after which work that is usually short shows that it is going on."""
+REFRESH = 1.0
+"""Seconds between two updates of the time that such work has taken."""
+Arguments = ParamSpec("Arguments")
+Answer = TypeVar("Answer")
 
 
 class Bar(tqdm):  # ty: ignore[unsupported-base] (one of two classes, chosen above)
@@ -53,10 +60,86 @@ class Bar(tqdm):  # ty: ignore[unsupported-base] (one of two classes, chosen abo
 def slow_bar(steps: range, description: str, *, shown: bool) -> Bar:
     """Return the steps of a loop behind a bar that appears if the loop takes longer than `PATIENCE`, and then vanishes.
 
+    It is not drawn where there is no terminal or notebook to show it.
+
     >>> list(slow_bar(range(3), "counting", shown=True))
     [0, 1, 2]
     """
-    return Bar(steps, desc=description, unit="step", delay=PATIENCE, leave=False, disable=not shown)
+    disabled = not (shown and (_drawable() or Bar.listener is not None))
+    return Bar(steps, desc=description, unit="step", delay=PATIENCE, leave=False, disable=disabled)
+
+
+def show_slow(description: str) -> Callable[[Callable[Arguments, Answer]], Callable[Arguments, Answer]]:
+    """Return a decorator: on a terminal or in a notebook, a call that takes longer than `PATIENCE` shows its time.
+
+    The line vanishes with the end of the call. Calls inside another such call show nothing, nor does a call with
+    `progress=False`. While another bar is open, the time is not shown.
+
+    >>> @show_slow("addition")
+    ... def add(a, b):
+    ...     return a + b
+    >>> add(1, b=2)
+    3
+    """
+
+    def decorate(function: Callable[Arguments, Answer]) -> Callable[Arguments, Answer]:
+        @functools.wraps(function)
+        def call(*args: Arguments.args, **options: Arguments.kwargs) -> Answer:
+            unwanted = _Clock.running or Bar.listener is not None or options.get("progress") is False
+            if unwanted or not _drawable():
+                return function(*args, **options)
+            with _Clock(description):
+                return function(*args, **options)
+
+        return call
+
+    return decorate
+
+
+@contextmanager
+def without_clock() -> Generator[None]:
+    """Context in which slow calls do not show their time."""
+    before, _Clock.running = _Clock.running, True
+    try:
+        yield
+    finally:
+        _Clock.running = before
+
+
+class _Clock:
+    """A thread that shows how long some work has taken, from `PATIENCE` until it ends."""
+
+    running: ClassVar[bool] = False
+    """Whether a clock runs, or none is wanted."""
+
+    def __init__(self, description: str) -> None:
+        self.description, self.ended = description, threading.Event()
+        self.thread = threading.Thread(target=self._show, daemon=True)
+
+    def __enter__(self) -> None:
+        _Clock.running = True
+        self.thread.start()
+
+    def __exit__(self, *reason: object) -> None:
+        self.ended.set()
+        self.thread.join()
+        _Clock.running = False
+
+    def _show(self) -> None:
+        if self.ended.wait(PATIENCE):
+            return
+        while len(getattr(Bar, "_instances", ())):  # while the work shows another bar
+            if self.ended.wait(REFRESH):
+                return
+        with Bar(desc=self.description, bar_format="{desc}: {elapsed}", leave=False) as bar:
+            bar.start_t -= PATIENCE
+            while not self.ended.wait(REFRESH):
+                bar.refresh()
+
+
+def _drawable() -> bool:
+    """Whether a bar can be seen: on a terminal or in a notebook."""
+    return tqdm.__name__ == "tqdm_notebook" or sys.stderr.isatty()
 
 
 @contextmanager

@@ -7,10 +7,10 @@ import re
 import shlex
 import sys
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stderr, redirect_stdout
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Union, get_args
+from typing import Annotated, Any, Union, get_args, get_type_hints
 
 from mnemoscope import registry
 from mnemoscope.base.distributed import OtherRankError, ProcessRank, process_rank
@@ -26,6 +26,7 @@ from mnemoscope.cli.sweep import RunSweep
 from mnemoscope.cli.tables import Runs, Scoreboard, Studies
 from mnemoscope.config import PRESETS, RunConfig
 from mnemoscope.config.run_config import Log, defer_validation
+from mnemoscope.registry.plugins import WITHOUT_PLUGINS
 
 DESCRIPTION = """Build recurrent networks, train them on memory tasks, and see what they remember.
 
@@ -85,7 +86,8 @@ def _run(words: list[str]) -> int:
         with _print_once(here):
             command = _parse(_with_plugins(words))
             _check_alone(command, here)
-        return command.run()
+        with _without_clock(command):
+            return command.run()
     except BrokenPipeError:
         raise
     except OtherRankError:
@@ -99,8 +101,19 @@ def _run(words: list[str]) -> int:
         if os.environ.get("MNEMOSCOPE_TRACEBACK"):
             raise
         message = error.args[0] if isinstance(error, KeyError) and " " in str(error) else error
+        if isinstance(error, registry.MissingPluginError):
+            message = f"{error.reason} {WITHOUT_PLUGINS}, type:\n{error.command(words)}"
         print(printable(f"{program}: {message or type(error).__name__}"), file=sys.stderr)
         return 1 if isinstance(error, ArithmeticError | RuntimeError | MemoryError) else 2
+
+
+def _without_clock(command: Any) -> AbstractContextManager[None]:
+    """Return a context in which a command that prints JSON does not show the time of slow calls."""
+    if not getattr(command, "json", False):
+        return nullcontext()
+    from mnemoscope.base.progress import without_clock  # imports tqdm
+
+    return without_clock()
 
 
 @contextmanager
@@ -148,6 +161,11 @@ def _parse(words: list[str]) -> Any:
         )
     if words and words[0] in _COMMANDS:
         check_option_names(words[0], _COMMANDS[words[0]], words[1:])
+    if words[:1] == ["list"] and len(words) > 1 and not words[1].startswith("-"):
+        choices = get_args(get_args(get_type_hints(List, include_extras=True)["what"])[0])
+        if words[1] not in choices:
+            hint = did_you_mean(words[1], choices)
+            raise ValueError(f"There is no list {words[1]!r}.{hint} There are {', '.join(choices)}.")
     base, root, words = _base(words)
 
     def command(name: str, kind: type, **more: Any) -> Any:
@@ -196,7 +214,7 @@ def _base(words: list[str]) -> tuple[RunConfig, Path, list[str]]:
     elif name.endswith(".toml"):
         if not Path(name).is_file():
             raise FileNotFoundError(f"There is no file {name}.")
-        base = RunConfig.from_toml(Path(name))
+        base = _read_config(Path(name))
         root = _root(Path(name), base.name) or root
     else:
         pairs = " The options of a task or a cell come in pairs of name and value." if "-options" in str(words) else ""
@@ -204,6 +222,18 @@ def _base(words: list[str]) -> tuple[RunConfig, Path, list[str]]:
         hint = f" It is a task: use --task {name}." if is_task else did_you_mean(name, PRESETS) + pairs
         raise ValueError(f"{name!r} is neither a preset ({', '.join(PRESETS)}) nor a .toml file.{hint}")
     return base, root, [word for position, word in enumerate(words) if position != positions[0]]
+
+
+def _read_config(file: Path) -> RunConfig:
+    """Return the configuration in a file; an error about the file of a run names its plugins."""
+    try:
+        return RunConfig.from_toml(file)
+    except ValueError:
+        if file.name != "config.toml":
+            raise
+    from mnemoscope.training.run_folder import RunFolder  # imports torch, so only after an error
+
+    return RunFolder(file.parent).read_config()
 
 
 def _task(words: list[str]) -> str:

@@ -16,6 +16,7 @@ from mnemoscope.registry.network_entries import networks as networks
 from mnemoscope.registry.part_entries import optimisers as optimisers, parts as parts, searches as searches
 from mnemoscope.registry.plugins import (
     HINT as HINT,
+    MissingPluginError as MissingPluginError,
     load_plugins as load_plugins,
     loaded_plugins as loaded_plugins,
     named_plugins as named_plugins,

@@ -13,6 +13,7 @@ built-in names never waits for them.
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from functools import lru_cache
 from importlib import import_module
@@ -26,6 +27,25 @@ VARIABLE = "MNEMOSCOPE_PLUGINS"
 """Environment variable that lists plugins."""
 HINT = "If a plugin has it, install that plugin, or name it with `mnemoscope --plugin`; see docs/extending.md."
 """Advice for errors about unknown names."""
+WITHOUT_PLUGINS = "This run was made with a plugin. To import its code, if you trust it"
+"""Beginning of the advice about a run whose plugins are not imported."""
+
+
+class MissingPluginError(ValueError):
+    """A run needs plugins that are not imported; a folder of someone else must not execute code.
+
+    The message names the remedy in Python; the command line prints the command to type instead.
+    """
+
+    def __init__(self, reason: str, plugins: list[str]) -> None:
+        self.reason, self.plugins = reason, plugins
+        calls = ", ".join(f"mnemoscope.registry.use_plugin({name!r})" for name in plugins)
+        super().__init__(f"{reason} {WITHOUT_PLUGINS}, call {calls} first.")
+
+    def command(self, words: list[str]) -> str:
+        """Return the command that imports the plugins and then does what the words request."""
+        return shlex.join(["mnemoscope", *(word for name in self.plugins for word in ("--plugin", name)), *words])
+
 
 _started: dict[str, None] = {}
 """Plugins that were imported, or are being imported."""

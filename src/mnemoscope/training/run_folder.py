@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import platform
-import shlex
 import shutil
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -144,21 +143,16 @@ class RunFolder:
             return RunConfig.from_toml(self.path / "config.toml")
         except ValueError as error:
             if missing := self._missing_plugins():
-                raise ValueError(f"{error}{missing}") from error
+                raise registry.MissingPluginError(str(error), missing) from error
             raise
 
-    def _missing_plugins(self) -> str:
-        """Return a sentence that names the plugins of the run that are not loaded; "" if there are none.
-
-        They are named and not imported: a folder of someone else must not execute code.
-        """
+    def _missing_plugins(self) -> list[str]:
+        """Return the plugins of the run that are not imported."""
         try:
             used = self.read_environment().get("plugins", [])
         except (ValueError, OSError):
-            return ""  # the error about the configuration matters more
-        missing = [name for name in used if name not in registry.loaded_plugins()]
-        words = " ".join(f"--plugin {shlex.quote(name)}" for name in missing)
-        return f" This run used plugins: call `mnemoscope {words} COMMAND ...` if you trust them." if missing else ""
+            return []  # the error about the configuration matters more
+        return [name for name in used if name not in registry.loaded_plugins()]
 
     def read_result(self) -> TrainResult:
         """Return the result of the run."""

@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
 from mnemoscope.base.array_types import Float
+from mnemoscope.base.progress import show_slow
 from mnemoscope.cells import Cell, Lengths, read_inputs
 from mnemoscope.lenses.attention.result import Attention
 from mnemoscope.memory.attention import Attentive, RelevanceScreen
@@ -17,6 +18,7 @@ LARGEST = 10**9
 """Most weights that are recorded, over all sequences."""
 
 
+@show_slow("attention")
 def record_attention(
     cell: Cell,
     xs: Float[Tensor, "time batch features"] | PackedSequence,

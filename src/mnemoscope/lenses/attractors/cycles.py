@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Bool, Float, Int
+from mnemoscope.base.progress import show_slow
 from mnemoscope.base.validation import is_whole
 from mnemoscope.cells import Network, State
 from mnemoscope.lenses.attractors.composition import iterated_map
@@ -33,6 +34,7 @@ Search = Callable[[Dynamics, "State | StartStrategy | str"], FixedPoints]
 """A search for fixed points of a system from given starts."""
 
 
+@show_slow("cycles")
 def find_cycles(
     dynamics: Dynamics | Network,
     periods: int | Iterable[int] = (1, 2, 3, 4),

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
+from mnemoscope.base.progress import show_slow
 from mnemoscope.base.validation import check_whole, is_whole
 from mnemoscope.cells import Network, State
 from mnemoscope.drawing.projection import principal_projection
@@ -25,6 +26,7 @@ BEYOND = 10.0
 """The path of an undecided start is drawn up to this many times the largest number seen before."""
 
 
+@show_slow("attractors")
 def find_attractors(
     dynamics: Dynamics | Network,
     starts: int | State | StartStrategy = 32,

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
 from mnemoscope.base.array_types import Float, Int
-from mnemoscope.base.progress import slow_bar
+from mnemoscope.base.progress import show_slow, slow_bar
 from mnemoscope.base.validation import check_whole, is_whole
 from mnemoscope.cells import Lengths, Network, State, read_inputs
 from mnemoscope.lenses.attractors.composition import as_map
@@ -29,6 +29,7 @@ COPIED = 32
 """Largest state size at which autograd forms the Jacobian on copies of each state, if there is no closed form."""
 
 
+@show_slow("exponents")
 def lyapunov_spectrum(
     dynamics: Dynamics | Network,
     count: int | None = None,

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from mnemoscope.base.array_types import Bool, Float
+from mnemoscope.base.progress import show_slow
 from mnemoscope.cells import Cell, Model, Network, as_cell, scan
 from mnemoscope.lenses.behaviour.result import Behaviour, Kind
 
@@ -18,6 +19,7 @@ Targets = Tensor
 """(time, batch, outputs) of float values or bool bits, or (time, batch) of class numbers."""
 
 
+@show_slow("behaviour")
 def record_behaviour(
     network: Network,
     inputs: Float[Tensor, "time batch features"],

@@ -7,6 +7,7 @@ from math import isfinite
 
 import torch
 
+from mnemoscope.base.progress import show_slow
 from mnemoscope.base.validation import check_whole
 from mnemoscope.lenses.bifurcations.branch_tracker import BranchTracker
 from mnemoscope.lenses.bifurcations.branches import BranchPoint
@@ -23,6 +24,7 @@ TOLERANCE = 1e-4
 """Default tolerance as a share of the range of the parameter."""
 
 
+@show_slow("bifurcations")
 def track_fixed_points(
     family: Family,
     at: Sequence[float],

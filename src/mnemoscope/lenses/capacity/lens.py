@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
+from mnemoscope.base.progress import show_slow
 from mnemoscope.cells import Elman, Network, as_cell
 from mnemoscope.connectivity import Connectivity
 from mnemoscope.lenses.capacity.orthonormal_basis import noiseless_traces
@@ -20,6 +21,7 @@ from mnemoscope.lenses.fisher.sources import Direction, linear_step, noise_facto
 from mnemoscope.lenses.systems import System, linearised_at
 
 
+@show_slow("memory capacity")
 def memory_capacity(
     system: System | MatrixSystem,
     direction: Direction = None,

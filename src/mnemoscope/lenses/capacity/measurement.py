@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float, Inexact
+from mnemoscope.base.progress import show_slow
 from mnemoscope.cells import Network, as_cell, scan
 from mnemoscope.lenses.capacity.result import MemoryCapacity
 from mnemoscope.lenses.fisher.sources import input_vector
@@ -19,6 +20,7 @@ BLOCKS = 20
 """Number of blocks of a sequence, whose spread gives the standard errors."""
 
 
+@show_slow("memory capacity")
 def measure_memory_capacity(
     cell: Network,
     direction: Inexact[Tensor, " features"] | np.ndarray | int = 0,

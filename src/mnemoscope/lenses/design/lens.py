@@ -18,7 +18,7 @@ from math import inf
 import torch
 from torch import Tensor
 
-from mnemoscope.base.progress import Bar
+from mnemoscope.base.progress import Bar, show_slow
 from mnemoscope.lenses.design.ascent import Ascent, ascend
 from mnemoscope.lenses.design.constraints import Constraint
 from mnemoscope.lenses.design.objective import project, value_and_gradient, with_best_source
@@ -30,6 +30,7 @@ Size = int | tuple[int, ...]
 EDGE = "at the edge of stability, beyond which noise accumulates or is amplified beyond float64: pass a radius"
 
 
+@show_slow("design")
 def design_memory(
     size: Size,
     *,

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
+from mnemoscope.base.progress import show_slow
 from mnemoscope.base.validation import check_whole
 from mnemoscope.cells import EpisodicMap, EpisodicMemory, EpisodicState, Network, as_cell
 from mnemoscope.lenses.energy.episodic_flow import flow_descent
@@ -16,6 +17,7 @@ from mnemoscope.lenses.energy.steps import elman_descent, map_descent
 from mnemoscope.lenses.energy.trajectories import Plan, check_states
 
 
+@show_slow("energy")
 def energy_descent(
     system: Network,
     trajectory: Float[Tensor, "time *batch size"] | EpisodicState | None = None,

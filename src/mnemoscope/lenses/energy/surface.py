@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Bool, Float, Int
+from mnemoscope.base.progress import show_slow
 from mnemoscope.base.validation import check_whole
 from mnemoscope.cells import EpisodicMap, EpisodicMemory
 from mnemoscope.lenses.energy.schedule import Schedule
@@ -88,6 +89,7 @@ class EnergySurface(Result):
         return " ".join(sentences)
 
 
+@show_slow("energy")
 def energy_surface(
     memory: EpisodicMemory | EpisodicMap,
     trajectory: Float[Tensor, "time features"] | None = None,

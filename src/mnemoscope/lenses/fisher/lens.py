@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
 from mnemoscope.base.array_types import Inexact
+from mnemoscope.base.progress import show_slow
 from mnemoscope.base.validation import check_whole
 from mnemoscope.cells import Lengths, State
 from mnemoscope.lenses.dynamics import Dynamics
@@ -27,6 +28,7 @@ LAGS = 100
 """Default length of the curve of a linear system."""
 
 
+@show_slow("Fisher memory")
 def fisher_memory(
     system: System | MatrixSystem,
     direction: Direction = None,

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from mnemoscope.base.progress import Bar
+from mnemoscope.base.progress import Bar, show_slow
 from mnemoscope.cells import Network, State
 from mnemoscope.lenses.dynamics import Dynamics, as_dynamics
 from mnemoscope.lenses.fixed_points.catalogue import Catalogue
@@ -30,6 +30,7 @@ SLOW_DISTANCE = 1e-2
 """Slow points closer than this (rms) are one: a flat minimum of q cannot be located more precisely."""
 
 
+@show_slow("fixed points")
 def find_fixed_points(
     dynamics: Dynamics | Network,
     starts: State | StartStrategy | Literal["adaptive"] = "adaptive",

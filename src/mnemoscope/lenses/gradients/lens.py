@@ -9,12 +9,14 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
 from mnemoscope.base.array_types import Inexact
+from mnemoscope.base.progress import show_slow
 from mnemoscope.cells import Lengths, Network, State, as_cell, read_inputs
 from mnemoscope.cells.sequence import start_state
 from mnemoscope.lenses.gradients.backpropagation import norms_by_part, norms_over_time
 from mnemoscope.lenses.gradients.result import GradientNorms
 
 
+@show_slow("gradients")
 def gradient_norms(
     network: Network,
     xs: Inexact[Tensor, "time batch ..."] | PackedSequence,

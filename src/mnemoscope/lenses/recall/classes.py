@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Bool, Float, Int
+from mnemoscope.base.progress import show_slow
 from mnemoscope.cells import EpisodicMemory
 from mnemoscope.lenses.fixed_points.result import FixedPoints
 from mnemoscope.lenses.recall.arguments import frozen_copy
@@ -148,6 +149,7 @@ class MemoryClasses(Result):
         return " ".join([*sentences, self.completeness])
 
 
+@show_slow("memory classes")
 def classify_memories(
     memory: EpisodicMemory,
     fixed_points: FixedPoints,

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float, Int
+from mnemoscope.base.progress import show_slow
 from mnemoscope.base.validation import check_whole
 from mnemoscope.cells import EpisodicMemory
 from mnemoscope.cells.lagrangians import Lagrangian, make_lagrangian
@@ -137,6 +138,7 @@ class Basin(Result):
         return f"Memory {self.index} is recalled from half of the starts up to {self.radius:.0%} of flipped signs."
 
 
+@show_slow("load")
 def measure_load(
     features: int,
     memories: Sequence[int],
@@ -195,6 +197,7 @@ def measure_load(
     return Load(torch.tensor(counts), stable, recalled, features, flips / features, float(threshold), *names)
 
 
+@show_slow("basin")
 def measure_basin(
     memory: EpisodicMemory,
     index: int,

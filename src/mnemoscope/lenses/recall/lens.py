@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float, Int
+from mnemoscope.base.progress import show_slow
 from mnemoscope.base.validation import check_whole
 from mnemoscope.cells import EpisodicMemory
 from mnemoscope.lenses.recall.arguments import frozen_copy, initial_features
@@ -13,6 +14,7 @@ from mnemoscope.lenses.recall.overlap import NEARER_THAN_ALL_OTHERS, overlap_wit
 from mnemoscope.lenses.recall.result import Recall
 
 
+@show_slow("recall")
 def measure_recall(
     memory: EpisodicMemory,
     start: int | Float[Tensor, "batch features"],

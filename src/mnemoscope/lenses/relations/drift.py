@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Bool, Float, Int
+from mnemoscope.base.progress import show_slow
 from mnemoscope.lenses.relations.evaluation import check_kinds, evaluation_mode, same_and_different
 from mnemoscope.lenses.result import Result
 from mnemoscope.relational import RelationalModel, Scenes
@@ -126,6 +127,7 @@ class Drift(Result):
         return torch.tensor([[measure(*self.pairs(n, s)) for s in sets] for n in networks], dtype=torch.float64)
 
 
+@show_slow("drift")
 def measure_drift(
     networks: Mapping[str, RelationalModel],
     problems: Mapping[str, Scenes],

@@ -5,11 +5,13 @@ from __future__ import annotations
 from torch import Tensor
 
 from mnemoscope.base.array_types import Int
+from mnemoscope.base.progress import show_slow
 from mnemoscope.lenses.relations.evaluation import check_comparing, check_kinds, evaluation_mode
 from mnemoscope.lenses.relations.result import Relations
 from mnemoscope.relational import RelationalModel, Scenes
 
 
+@show_slow("relations")
 def record_relations(model: RelationalModel, scenes: Scenes, kinds: Int[Tensor, " images"] | None = None) -> Relations:
     """Record the matrices by which a model compares objects, before the softmax and as the decoder receives them.
 

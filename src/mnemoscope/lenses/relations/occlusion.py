@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Bool, Float, Int
+from mnemoscope.base.progress import show_slow
 from mnemoscope.lenses.relations.evaluation import check_comparing, evaluation_mode
 from mnemoscope.lenses.result import Result
 from mnemoscope.relational import RelationalModel, Scenes, SimilarityModel
@@ -73,6 +74,7 @@ class Occlusion(Result):
         )
 
 
+@show_slow("occlusion")
 def measure_occlusion(model: RelationalModel, scenes: Scenes) -> Occlusion:
     """Measure how much each number of the relations, and each object, matters to the answer.
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
+from mnemoscope.base.progress import show_slow
 from mnemoscope.base.validation import check_whole
 from mnemoscope.cells import Lengths, Network, State, read_inputs
 from mnemoscope.lenses.attractors.composition import as_map
@@ -45,6 +46,7 @@ NOISE_STARTS = 100
 """States on which noise acts."""
 
 
+@show_slow("slow manifold")
 def find_slow_manifold(
     dynamics: Dynamics | Network,
     inputs: Tensor | PackedSequence | None = None,

@@ -6,11 +6,13 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
+from mnemoscope.base.progress import show_slow
 from mnemoscope.lenses.spectra.result import Spectrum
 from mnemoscope.lenses.spectra.schur import schur_form
 from mnemoscope.lenses.systems import System, matrix_of
 
 
+@show_slow("spectrum")
 def spectrum(system: System, state: Float[Tensor, " ..."] | None = None) -> Spectrum:
     """Compute the spectrum of a matrix, or of the matrix of a system.
 

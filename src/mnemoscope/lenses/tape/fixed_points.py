@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Complex, Float
+from mnemoscope.base.progress import show_slow
 from mnemoscope.cells import State
 from mnemoscope.lenses.dynamics import Dynamics
 from mnemoscope.lenses.fixed_points.lens import find_fixed_points
@@ -21,6 +22,7 @@ SMALL = 128
 """Numbers in a controller and a slot up to which the adaptive search also runs on both together."""
 
 
+@show_slow("fixed points")
 def find_uniform_fixed_points(
     dynamics: Dynamics,
     states: Float[Tensor, "states size"] | None = None,

@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
 from mnemoscope.base.array_types import Float
+from mnemoscope.base.progress import show_slow
 from mnemoscope.cells import Lengths, Model, read_inputs, run_with_cache
 from mnemoscope.cells.sequence import without_masked
 from mnemoscope.lenses.tape.result import Tape
@@ -16,6 +17,7 @@ _RECORDED = {"memory": "memory", "added": "add", "write_weights": "write_weights
 """Names in the cache of a run, by the fields of `Tape`."""
 
 
+@show_slow("tape")
 def record_tape(
     machine: TuringMachine | Model,
     xs: Float[Tensor, "time batch features"] | PackedSequence,

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Inexact
+from mnemoscope.base.progress import show_slow
 from mnemoscope.cells import as_cell
 from mnemoscope.connectivity import Connectivity
 from mnemoscope.lenses.dynamics import Dynamics
@@ -20,6 +21,7 @@ from mnemoscope.lenses.transient_growth.result import Transients
 Step = Callable[[Tensor], Tensor]
 
 
+@show_slow("transients")
 def transients(
     system: System,
     steps: int = 100,

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
 from mnemoscope.base.array_types import Float
+from mnemoscope.base.progress import show_slow
 from mnemoscope.lenses.variables.interventions import PASSED, REMOVED, CausalTest, causal_tests
 from mnemoscope.lenses.variables.linearisation import Linearisation, Readout, check_inputs, fit_to_states, linearise
 from mnemoscope.lenses.variables.modes import KEPT, LASTING_STEPS, Modes, memory_modes
@@ -26,6 +27,7 @@ RETAINED = 0.5
 """Lowest retention of variables that last; its inverse is the highest."""
 
 
+@show_slow("variables")
 def find_variables(
     network: Any,
     readout: Readout | None = None,
