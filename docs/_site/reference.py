@@ -29,6 +29,8 @@ PARTS = (
 HIDDEN = ("mnemoscope.kernels", "mnemoscope.cli", "mnemoscope.config.presets")
 """Packages without a public API."""
 LENSES = "mnemoscope.lenses"
+SHARED = {LENSES: "Dynamics", f"{LENSES}.result": "Result"}
+"""Titles of the pages on what all lenses share."""
 ROOMS = {
     "Networks": ("cells", "networks", "connectivity", "memory", "relational"),
     "Tasks and training": ("tasks", "config", "training", "sweeps", "engines", "store"),
@@ -114,7 +116,7 @@ def _page(page: str, names: Sequence[str]) -> str:
         parts = [f"::: {name}\n    options:\n      {options}" for name in names]
         return "\n\n".join([f"# {_title(page)}", _summary(page), _imports(page, names), *parts]) + "\n"
     members = f"    options:\n      members: [{', '.join(_short(name) for name in names)}]\n" if names else ""
-    return f"# {page}\n\n::: {page}\n{members}"
+    return f"# {SHARED.get(page, page)}\n\n::: {page}\n{members}"
 
 
 def _imports(page: str, names: Sequence[str]) -> str:
@@ -151,7 +153,8 @@ def _of_room(room: str, names: dict[str, list[str]]) -> list[str]:
 
 def _title(page: str) -> str:
     """Return the title of a page: the folder of a lens as a phrase, or the name of another package."""
-    return _short(page).replace("_", " ").capitalize() if _is_lens(page) else page.removeprefix("mnemoscope.")
+    name = _short(page).replace("_", " ").capitalize() if _is_lens(page) else page.removeprefix("mnemoscope.")
+    return SHARED.get(page, name)
 
 
 def _short(name: str) -> str:
