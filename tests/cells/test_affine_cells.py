@@ -462,7 +462,7 @@ def test_slstm_is_the_published_formula(forget):
     h = c = n = torch.zeros(4, dtype=torch.float64)
     for x, output in zip(xs[:, 0], ms.scan(cell, xs)[0][:, 0], strict=True):
         R = [torch.block_diag(*cell.recurrent[gate]) for gate in range(4)]
-        z, i, f, o = (u + r @ h for u, r in zip(cell.project(x).chunk(4), R, strict=True))
+        i, f, z, o = (u + r @ h for u, r in zip(cell.project(x).chunk(4), R, strict=True))
         i, f = torch.exp(i), torch.sigmoid(f) if forget == "sigmoid" else torch.exp(f)
         c, n = f * c + i * torch.tanh(z), f * n + i
         h = torch.sigmoid(o) * c / n

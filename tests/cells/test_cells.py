@@ -22,6 +22,7 @@ FLOAT64_ROUNDING = 1e-12  # sums of some tens of terms of order 1
 SMALL = {  # where the published sizes make a Jacobian of a thousand rows
     "ntm": {"slots": 5, "slot_size": 3, "read_heads": 2},
     "matntm": {"slots": 4, "slot_rows": 2, "slot_columns": 3, "layers": 2},
+    "blocks": {"depth": 1, "heads": 4},
     "mamba": {"state_size": 3},
     "mamba2": {"heads": 2, "state_size": 3},
     "s4d": {"state_size": 4},

@@ -6,6 +6,7 @@ from mnemoscope.cells.adapters import (
     adapt as adapt,
     as_cell as as_cell,
 )
+from mnemoscope.cells.block import Block as Block
 from mnemoscope.cells.cell import Cell as Cell
 from mnemoscope.cells.echo_state import EchoState as EchoState
 from mnemoscope.cells.elman import Elman as Elman
@@ -26,3 +27,4 @@ from mnemoscope.cells.slstm import SLSTM as SLSTM, SLSTMState as SLSTMState
 from mnemoscope.cells.stack import Stack as Stack
 from mnemoscope.cells.state import Layout as Layout, State as State
 from mnemoscope.cells.state_files import load_state as load_state, save_state as save_state
+from mnemoscope.cells.surroundings import Surroundings as Surroundings

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear, logsigmoid
+from torch.nn.functional import logsigmoid
 
 from mnemoscope.base.array_types import Float
 from mnemoscope.base.validation import check_whole
 from mnemoscope.cells.cell import Cell, Step
+from mnemoscope.cells.surroundings import Surroundings
 
 
 class SLSTMState(NamedTuple):
@@ -38,6 +39,9 @@ class SLSTM(Cell):
     torch.Size([4, 16])
     """
 
+    surroundings: ClassVar[Surroundings] = Surroundings(convolution=4, norm="layer")
+    """The parts around the recurrence in its published block."""
+
     def __init__(
         self, input_size: int, hidden_size: int, heads: int = 1, forget: str = "sigmoid", forget_bias: float = 3.0
     ) -> None:
@@ -49,12 +53,16 @@ class SLSTM(Cell):
             raise ValueError(f"forget must be 'sigmoid' or 'exponential', but is {forget!r}.")
         self.input_size, self.hidden_size, self.heads, self.forget = input_size, hidden_size, heads, forget
         self.project = nn.Linear(input_size, 4 * hidden_size)
-        """Projection to z, i, f and o."""
+        """Projection to i, f, z and o."""
         size = hidden_size // heads
         self.recurrent = nn.Parameter(torch.empty(4, heads, size, size).uniform_(-(size**-0.5), size**-0.5))
         with torch.no_grad():
-            self.project.bias[hidden_size : 2 * hidden_size] = 0
-            self.project.bias[2 * hidden_size : 3 * hidden_size] = forget_bias
+            self.project.bias[:hidden_size] = 0
+            self.project.bias[hidden_size : 2 * hidden_size] = forget_bias
+        self.norm: nn.Module = nn.Identity()
+        """Norm of the output, over the units of each head; a block sets it."""
+        self.convolved = 2 * hidden_size
+        """Number of features that the short convolution of a block acts on: those of i and f."""
 
     def initial_state(self, batch: int) -> SLSTMState:
         return SLSTMState(*(self.recurrent.new_zeros(batch, self.hidden_size) for _ in range(4)))
@@ -63,10 +71,15 @@ class SLSTM(Cell):
         return state.h
 
     def prepare(self, xs: Float[Tensor, " ..."]) -> tuple[Tensor, Step]:
-        return linear(xs, self.project.weight, self.project.bias), self._step
+        return self.project(xs), self.advance
 
-    def _step(self, u: Tensor, state: SLSTMState) -> SLSTMState:
-        z, log_i, log_f, o = self._gates(u, state.h)
+    def read(self, features: Tensor, state: SLSTMState) -> Float[Tensor, "batch features"]:
+        """Return the output in `state`, as a block uses it."""
+        return self.norm(state.h.unflatten(-1, (self.heads, -1))).flatten(-2)
+
+    def advance(self, features: Tensor, state: SLSTMState) -> SLSTMState:
+        """Return the next state from the projected inputs."""
+        z, log_i, log_f, o = self._gates(features, state.h)
         kept = log_f + state.m
         m = torch.maximum(kept, log_i)  # Eq 15
         i, f = torch.exp(log_i - m), torch.exp(kept - m)  # Eq 16, 17
@@ -76,7 +89,7 @@ class SLSTM(Cell):
 
     def _gates(self, u: Tensor, h: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         by_head = torch.einsum("ghij,bhj->bghi", self.recurrent, h.unflatten(-1, (self.heads, -1)))
-        z, i, f, o = (u.unflatten(-1, (4, -1)) + by_head.flatten(-2)).unbind(-2)
+        i, f, z, o = (u.unflatten(-1, (4, -1)) + by_head.flatten(-2)).unbind(-2)
         return torch.tanh(z), i, logsigmoid(f) if self.forget == "sigmoid" else f, torch.sigmoid(o)
 
     def intermediates(self, x: Tensor, state: SLSTMState) -> dict[str, Tensor]:

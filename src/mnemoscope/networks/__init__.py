@@ -43,6 +43,7 @@ from mnemoscope.networks.cell_classes import (
     s5 as s5,
     slstm as slstm,
 )
+from mnemoscope.networks.layered import blocks as blocks
 from mnemoscope.networks.matrix import (
     matrix_gru as matrix_gru,
     matrix_lstm as matrix_lstm,

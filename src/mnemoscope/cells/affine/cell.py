@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +22,7 @@ from mnemoscope.cells.affine.parts import (
 )
 from mnemoscope.cells.cell import Cell, Step
 from mnemoscope.cells.fast_path import FastPath, NoFastPath
+from mnemoscope.cells.surroundings import Surroundings
 
 
 class AffineCell(Cell):
@@ -50,12 +51,16 @@ class AffineCell(Cell):
     """
 
     reads_input = True
-    called_by_fast_path = frozenset({"parts", "finish", "complex_state", "scaled"})
+    called_by_fast_path = frozenset({"parts", "finish", "complex_state", "scaled", "convolved", "surroundings"})
     """Members that the fast path uses, so that a subclass may define them and keep it."""
     complex_state = False
     """Whether S is complex."""
     scaled = False
     """Whether S is stored divided by exp(m), where m is a part of the state."""
+    convolved: int = 0
+    """Number of features, the first ones, that the short convolution of a block acts on."""
+    surroundings: ClassVar[Surroundings] = Surroundings()
+    """The parts around the recurrence in its published block."""
     project: nn.Module
     """The linear map of the inputs to the features that `parts` takes."""
 

@@ -13,6 +13,7 @@ from mnemoscope.base.validation import check_whole
 from mnemoscope.cells.affine.cell import AffineCell
 from mnemoscope.cells.affine.initial import inverse_softplus, log_uniform
 from mnemoscope.cells.affine.parts import Parts
+from mnemoscope.cells.surroundings import Surroundings
 
 
 class _Vectors(NamedTuple):
@@ -72,6 +73,8 @@ class DeltaNet(_DeltaRule):
     torch.Size([4, 2, 8, 8])
     """
 
+    surroundings = Surroundings(convolution=4, norm="rms")
+
     def __init__(
         self, input_size: int, hidden_size: int, heads: int = 1, key_size: int | None = None, beta_max: float = 1.0
     ) -> None:
@@ -92,6 +95,8 @@ class GatedDeltaNet(_DeltaRule):
     >>> cell(torch.zeros(4, 3), cell.initial_state(4)).S.shape
     torch.Size([4, 2, 8, 8])
     """
+
+    surroundings = Surroundings(convolution=4, norm="rms", gate="silu")
 
     def __init__(
         self, input_size: int, hidden_size: int, heads: int = 1, key_size: int | None = None, beta_max: float = 1.0
@@ -117,6 +122,8 @@ class DeltaProduct(_DeltaRule):
     >>> cell(torch.zeros(4, 3), cell.initial_state(4)).S.shape
     torch.Size([4, 2, 8, 8])
     """
+
+    surroundings = Surroundings(convolution=4, norm="rms", gate="silu")
 
     def __init__(
         self,
@@ -156,6 +163,8 @@ class KDA(_DeltaRule):
     >>> cell(torch.zeros(4, 3), cell.initial_state(4)).S.shape
     torch.Size([4, 2, 8, 8])
     """
+
+    surroundings = Surroundings(convolution=4, norm="rms", gate="sigmoid")
 
     def __init__(
         self,

@@ -10,6 +10,7 @@ from mnemoscope.base.array_types import Float
 from mnemoscope.base.validation import check_whole
 from mnemoscope.cells.affine.cell import AffineCell
 from mnemoscope.cells.affine.parts import Parts
+from mnemoscope.cells.surroundings import Surroundings
 
 
 class GLA(AffineCell):
@@ -24,6 +25,7 @@ class GLA(AffineCell):
     torch.Size([5, 2, 4, 8])
     """
 
+    surroundings = Surroundings(norm="rms", gate="silu")
     temperature = 16
     """The root of the logistic function that the decay is."""
 
@@ -34,15 +36,14 @@ class GLA(AffineCell):
         super().__init__(
             input_size, hidden_size, heads, max(hidden_size // (2 * heads), 1) if key_size is None else key_size
         )
-        self.convolved = heads * (2 * self.keys + self.values)
-        self.project = nn.Linear(input_size, self.convolved + rank, bias=False)
+        self.project = nn.Linear(input_size, heads * (2 * self.keys + self.values) + rank, bias=False)
         """Projection to q, k, v and W_1 x."""
         self.decay = nn.Linear(rank, heads * self.keys)
         """W_2 and b."""
 
     def parts(self, features: Float[Tensor, "*batch features"]) -> Parts:
         keys, values = self.heads * self.keys, self.heads * self.values
-        q, k, v, low_rank = features.split([keys, keys, values, features.shape[-1] - self.convolved], dim=-1)
+        q, k, v, low_rank = features.split([keys, keys, values, self.decay.in_features], dim=-1)
         g = logsigmoid(self.decay(low_rank)) / self.temperature
         q, k, v, g = (x.unflatten(-1, (self.heads, -1)) for x in (q, k, v, g))
         return Parts(q * self.keys**-0.5, k, v, g)
@@ -60,6 +61,8 @@ class HGRN2(AffineCell):
     torch.Size([5, 2, 8, 8])
     """
 
+    surroundings = Surroundings(norm="rms")
+
     def __init__(
         self, input_size: int, hidden_size: int, heads: int = 1, key_size: int | None = None, lower_bound: float = 0.0
     ) -> None:
@@ -67,7 +70,6 @@ class HGRN2(AffineCell):
         if not 0 <= lower_bound < 1:
             raise ValueError(f"lower_bound must be at least 0 and below 1, but is {lower_bound}.")
         self.lower_bound = lower_bound
-        self.convolved = 0
         self.project = nn.Linear(input_size, heads * (2 * self.keys + self.values), bias=False)
         """Projection to q, f and v."""
 
@@ -96,6 +98,7 @@ class RetNet(AffineCell):
     torch.Size([5, 2, 2, 8])
     """
 
+    surroundings = Surroundings(norm="layer", gate="silu", expand=2)
     complex_state = True
 
     def __init__(self, input_size: int, hidden_size: int, heads: int = 1, key_size: int | None = None) -> None:
@@ -104,7 +107,6 @@ class RetNet(AffineCell):
         if size % 2:
             raise ValueError(f"key_size must be even, as two features are a complex number, but is {size}.")
         super().__init__(input_size, hidden_size, heads, size // 2)
-        self.convolved = 0
         self.project = nn.Linear(input_size, heads * (2 * size + self.values), bias=False)
         """Projection to q, k and v."""
 

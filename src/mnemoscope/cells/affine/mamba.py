@@ -13,6 +13,7 @@ from mnemoscope.base.validation import check_whole
 from mnemoscope.cells.affine.cell import AffineCell
 from mnemoscope.cells.affine.initial import inverse_softplus, log_uniform
 from mnemoscope.cells.affine.parts import Parts
+from mnemoscope.cells.surroundings import Surroundings
 
 
 class Mamba2(AffineCell):
@@ -26,6 +27,8 @@ class Mamba2(AffineCell):
     >>> cell(torch.zeros(5, 3), cell.initial_state(5)).S.shape
     torch.Size([5, 2, 4, 8])
     """
+
+    surroundings = Surroundings(convolution=4, norm="gated", gate="silu", expand=2)
 
     def __init__(
         self, input_size: int, hidden_size: int, heads: int = 1, state_size: int = 128, groups: int = 1
@@ -70,6 +73,8 @@ class Mamba(AffineCell):
     >>> cell(torch.zeros(5, 3), cell.initial_state(5)).S.shape
     torch.Size([5, 16, 4, 1])
     """
+
+    surroundings = Surroundings(convolution=4, gate="silu", expand=2)
 
     def __init__(self, input_size: int, hidden_size: int, state_size: int = 16, rank: int | None = None) -> None:
         check_whole(1, state_size=state_size)

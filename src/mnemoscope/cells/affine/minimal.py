@@ -10,6 +10,7 @@ from mnemoscope.base.array_types import Float
 from mnemoscope.cells.affine.cell import AffineCell
 from mnemoscope.cells.affine.initial import inverse_softplus
 from mnemoscope.cells.affine.parts import Parts
+from mnemoscope.cells.surroundings import Surroundings
 
 
 class _VectorCell(AffineCell):
@@ -32,6 +33,8 @@ class MinGRU(_VectorCell):
     torch.Size([4, 16, 1, 1])
     """
 
+    surroundings = Surroundings(convolution=4)
+
     def __init__(self, input_size: int, hidden_size: int) -> None:
         super().__init__(input_size, hidden_size, 2 * hidden_size, 2 * hidden_size)
 
@@ -49,6 +52,8 @@ class MinLSTM(_VectorCell):
     >>> cell(torch.zeros(4, 3), cell.initial_state(4)).S.shape
     torch.Size([4, 16, 1, 1])
     """
+
+    surroundings = Surroundings(convolution=4)
 
     def __init__(self, input_size: int, hidden_size: int) -> None:
         super().__init__(input_size, hidden_size, 3 * hidden_size, 3 * hidden_size)
@@ -70,6 +75,8 @@ class RGLRU(_VectorCell):
     >>> cell(torch.zeros(4, 3), cell.initial_state(4)).S.shape
     torch.Size([4, 16, 1, 1])
     """
+
+    surroundings = Surroundings(convolution=4, gate="gelu")
 
     def __init__(self, input_size: int, hidden_size: int) -> None:
         super().__init__(input_size, hidden_size, hidden_size, hidden_size)

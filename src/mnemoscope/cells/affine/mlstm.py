@@ -9,6 +9,7 @@ from torch.nn.functional import logsigmoid, pad
 from mnemoscope.base.array_types import Float
 from mnemoscope.cells.affine.cell import AffineCell
 from mnemoscope.cells.affine.parts import Parts
+from mnemoscope.cells.surroundings import Surroundings
 
 
 class MLSTM(AffineCell):
@@ -25,6 +26,7 @@ class MLSTM(AffineCell):
     torch.Size([4, 2, 8, 9])
     """
 
+    surroundings = Surroundings(convolution=4, norm="layer", gate="silu", expand=2)
     scaled = True
 
     def __init__(

@@ -11,6 +11,7 @@ from mnemoscope.base.array_types import Float
 from mnemoscope.base.validation import check_whole
 from mnemoscope.cells.affine.cell import AffineCell
 from mnemoscope.cells.affine.parts import Parts
+from mnemoscope.cells.surroundings import Surroundings
 
 
 class RWKV7(AffineCell):
@@ -25,6 +26,8 @@ class RWKV7(AffineCell):
     >>> cell(torch.zeros(4, 3), cell.initial_state(4)).S.shape
     torch.Size([4, 2, 8, 8])
     """
+
+    surroundings = Surroundings(convolution=2, norm="layer", gate="sigmoid")
 
     def __init__(self, input_size: int, hidden_size: int, heads: int = 1, rank: int = 32) -> None:
         super().__init__(input_size, hidden_size, heads)

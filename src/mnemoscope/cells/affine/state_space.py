@@ -12,6 +12,7 @@ from mnemoscope.base.validation import check_whole
 from mnemoscope.cells.affine.cell import AffineCell
 from mnemoscope.cells.affine.initial import log_uniform
 from mnemoscope.cells.affine.parts import Parts
+from mnemoscope.cells.surroundings import Surroundings
 
 
 class S4D(AffineCell):
@@ -26,8 +27,8 @@ class S4D(AffineCell):
     torch.Size([4, 16, 4, 1])
     """
 
+    surroundings = Surroundings(gate="glu")
     complex_state = True
-    convolved = 0
 
     def __init__(self, input_size: int, hidden_size: int, state_size: int = 64) -> None:
         pairs = _number_of_pairs(state_size)
@@ -55,8 +56,8 @@ class S4D(AffineCell):
 class _ComplexVector(AffineCell):
     """Base class: one complex vector s with `s' = lambda s + B x`, read by `Re(C s) + D x`."""
 
+    surroundings = Surroundings(gate="glu")
     complex_state = True
-    convolved = 0
 
     def __init__(self, input_size: int, hidden_size: int, units: int) -> None:
         super().__init__(input_size, hidden_size, heads=units, keys=1, values=1)

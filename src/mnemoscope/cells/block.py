@@ -1,0 +1,151 @@
+"""Blocks: a recurrence with the norms, convolution, gate and residual connection around it."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import gelu, glu, silu
+
+from mnemoscope.base.array_types import Float
+from mnemoscope.cells.affine.cell import AffineCell
+from mnemoscope.cells.cell import Cell
+from mnemoscope.cells.convolution import ShortConvolution, compact
+from mnemoscope.cells.fast_path import FastPath, NoFastPath
+from mnemoscope.cells.slstm import SLSTM
+from mnemoscope.cells.surroundings import Surroundings
+
+_GATES = {"silu": silu, "sigmoid": torch.sigmoid, "gelu": gelu}
+
+
+class Block(Cell):
+    """`y = e + W_o surround(core(norm(e)))` with `e = W_e x`: one layer of a published network around a recurrence.
+
+    The state is that of the core, with the register `conv` of the last features if there is a convolution. The step of
+    the core stays affine in S; the convolution makes its parts depend on the last few inputs.
+
+    Args:
+        core: the recurrence; its inputs have `width` features.
+        width: number of features that the residual connection carries, and of the outputs.
+        surroundings: what is around the recurrence; by default `core.surroundings`, as published.
+        input_size: number of input features, if they are not the outputs of another block; W_e is the identity if None.
+        last: whether a norm follows the residual connection, as after the last layer.
+
+    >>> from mnemoscope.cells.affine import GatedDeltaNet
+    >>> block = Block(GatedDeltaNet(6, 8, heads=2), width=6, input_size=3)
+    >>> output, state = block.step(torch.zeros(5, 3), block.initial_state(5))
+    >>> output.shape, state._fields
+    (torch.Size([5, 6]), ('conv', 'S'))
+
+    """
+
+    reads_input = True
+
+    def __init__(
+        self,
+        core: AffineCell | SLSTM,
+        width: int,
+        surroundings: Surroundings | None = None,
+        input_size: int | None = None,
+        last: bool = False,
+    ) -> None:
+        super().__init__()
+        if core.input_size != width:
+            raise ValueError(
+                f"The recurrence of a block of width {width} takes {core.input_size} features; build it so."
+            )
+        around = core.surroundings if surroundings is None else surroundings
+        self.core, self.width, self.surroundings = core, width, around
+        self.input_size = width if input_size is None else input_size
+        self.embed = nn.Identity() if input_size is None else nn.Linear(input_size, width)
+        self.norm = nn.RMSNorm(width, eps=1e-6)
+        channels = core.convolved if around.convolution else 0
+        self.convolution = ShortConvolution(channels, around.convolution) if channels else None
+        core.norm = around.head_norm(core.hidden_size // core.heads)
+        self.gate = nn.Linear(width, core.hidden_size, bias=False) if around.gate in _GATES else None
+        self.gated_norm = nn.RMSNorm(core.hidden_size, eps=1e-6) if around.norm == "gated" else nn.Identity()
+        self.out = nn.Linear(core.hidden_size, 2 * width if around.gate == "glu" else width, bias=False)
+        self.last = nn.RMSNorm(width, eps=1e-6) if last else nn.Identity()
+
+    @property
+    def output_features(self) -> int:
+        return self.width
+
+    def initial_state(self, batch: int) -> Any:
+        inner = self.core.initial_state(batch)
+        if self.convolution is None:
+            return inner
+        weight = self.convolution.weight
+        return _with_register(type(inner))(weight.new_zeros(batch, *weight.shape), *inner)
+
+    def forward(self, x: Float[Tensor, "batch inputs"], state: Any) -> Any:
+        features = self.core.project(self.norm(self.embed(x)))
+        if self.convolution is None:
+            return self.core.advance(features, state)
+        register, *inner = state
+        mixed, direct = features.tensor_split([self.core.convolved], dim=-1)
+        register = self.convolution.shift(register, mixed)
+        features = torch.cat([self.convolution.read(register), direct], dim=-1)
+        after = self.core.advance(features, self._inner(inner))
+        return type(state)(register, *after)
+
+    def output_at(self, x: Float[Tensor, "batch inputs"], state: Any) -> Float[Tensor, "batch outputs"]:
+        e = self.embed(x)
+        features = self.core.project(self.norm(e))
+        if self.convolution is None:
+            return self._surround(e, self.core.read(features, state))
+        register, *inner = state
+        direct = features[..., self.core.convolved :]
+        features = torch.cat([self.convolution.read(register), direct], dim=-1)
+        return self._surround(e, self.core.read(features, self._inner(inner)))
+
+    def fast_path(self, xs: Tensor, state: Any, mask: Tensor | None) -> FastPath | NoFastPath:
+        if not isinstance(self.core, AffineCell):
+            return NoFastPath(f"the gates of {type(self.core).__name__} depend on its state")
+        return FastPath(f"affine scan ({xs.device.type})", lambda: self._run(xs, state, mask))
+
+    def _run(self, xs: Tensor, state: Any, mask: Tensor | None) -> tuple[Tensor, Any]:
+        assert isinstance(self.core, AffineCell)
+        e = self.embed(xs)
+        features = self.core.project(self.norm(e))
+        if self.convolution is None:
+            outputs, last = self.core.run(features, state, mask)
+            return self._surround(e, outputs), last
+        register, *inner = state
+        lengths = places = None
+        if mask is not None:  # a convolution spans the inputs that there are
+            features, places = compact(features, mask)
+            lengths = mask.sum(0)
+            mask = torch.arange(len(mask), device=mask.device).unsqueeze(1) < lengths
+        mixed, direct = features.tensor_split([self.core.convolved], dim=-1)
+        mixed, register = self.convolution.run(mixed, register, lengths)
+        outputs, last = self.core.run(torch.cat([mixed, direct], dim=-1), self._inner(inner), mask)
+        if places is not None:
+            outputs = outputs.gather(0, places.unsqueeze(-1).expand_as(outputs))
+        return self._surround(e, outputs), type(state)(register, *last)
+
+    def _surround(self, e: Float[Tensor, "*batch width"], o: Float[Tensor, "*batch features"]) -> Tensor:
+        """Return the output of the block from its embedded input and the output of the recurrence."""
+        kind = self.surroundings.gate
+        if self.gate is not None:
+            o = o * _GATES[kind](self.gate(self.norm(e)))
+        o = self.out(gelu(o) if kind == "glu" else self.gated_norm(o))
+        return self.last(e + (glu(o) if kind == "glu" else o))
+
+    def _inner(self, fields: list[Tensor]) -> Any:
+        return type(self.core.initial_state(0))(*fields)
+
+    def jacobian(self, x: Float[Tensor, "batch inputs"], state: Any) -> Float[Tensor, "batch size size"] | None:
+        """Return the matrix of the step if there is no convolution; else None, and `torch.func` is used."""
+        if self.convolution is not None or not isinstance(self.core, AffineCell):
+            return None
+        return self.core.state_jacobian(self.core.project(self.norm(self.embed(x))), state)
+
+
+@cache
+def _with_register(inner: Any) -> Any:
+    """Return the NamedTuple of a register and the fields of another."""
+    return namedtuple("BlockState", ("conv", *inner._fields))

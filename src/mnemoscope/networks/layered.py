@@ -1,0 +1,62 @@
+"""Networks of several layers, each a recurrence in its published block."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mnemoscope.base.validation import check_whole
+from mnemoscope.cells import SLSTM, Block, Stack
+from mnemoscope.cells.affine import HGRN2, AffineCell
+from mnemoscope.config.options import checked_options
+from mnemoscope.registry import cells
+
+
+def blocks(
+    input_size: int,
+    hidden_size: int,
+    family: str = "gated-deltanet",
+    depth: int = 2,
+    heads: int | None = None,
+    key_size: int | None = None,
+    state_size: int | None = None,
+    factors: int | None = None,
+    beta_max: float | None = None,
+) -> Stack:
+    """Return `depth` blocks of a family: norm, recurrence with short convolution, gate, norm, projection, residual.
+
+    The parts around the recurrence are those of the family's publication (`cells.Surroundings`); docs/modern.md lists
+    them. A linear map takes the inputs to `hidden_size` features, which the residual connections carry, and a norm
+    follows the last block. The recurrences of Mamba, Mamba-2, RetNet and mLSTM have twice as many features.
+
+    Args:
+        input_size: number of input features.
+        hidden_size: number of features between the blocks, and of the outputs.
+        family: name of a cell with the tag "affine", or "slstm".
+        depth: number of blocks.
+        heads: heads of each recurrence. This and the following are options of the family, with its defaults if None.
+        key_size: number of keys of a head.
+        state_size: size of the state of a state-space model.
+        factors: number of delta rules per input in "deltaproduct".
+        beta_max: largest beta of a delta rule.
+
+    >>> network = blocks(3, 16, "mamba2", depth=2, heads=4, state_size=8)
+    >>> [layer.initial_state(1).S.shape for layer in network.layers]
+    [torch.Size([1, 4, 8, 8]), torch.Size([1, 4, 8, 8])]
+
+    """
+    check_whole(1, depth=depth, hidden_size=hidden_size)
+    core = cells.load(family)
+    if not (isinstance(core, type) and issubclass(core, AffineCell | SLSTM)):
+        known = ", ".join(entry.name for entry in cells if "affine" in entry.tags)
+        raise ValueError(f"family must be one of {known} or slstm, but is {family!r}, which has no block.")
+    given = {"heads": heads, "key_size": key_size, "state_size": state_size, "factors": factors, "beta_max": beta_max}
+    given = {name: value for name, value in given.items() if value is not None}
+    options: dict[str, Any] = checked_options(core, f"family {family!r}", given, ("input_size", "hidden_size"))
+    features = round(core.surroundings.expand * hidden_size)
+
+    def block(level: int) -> Block:
+        bound: dict[str, Any] = {"lower_bound": level / depth} if core is HGRN2 else {}  # higher layers forget more slowly
+        recurrence = core(hidden_size, features, **options, **bound)
+        return Block(recurrence, hidden_size, None, None if level else input_size, last=level == depth - 1)
+
+    return Stack([block(level) for level in range(depth)])

@@ -1,0 +1,128 @@
+"""Blocks: recurrences with convolution, gate, norm and residual connection, stacked."""
+
+import pytest
+import torch
+from torch.nn.functional import conv1d, gelu, glu, silu
+
+import mnemoscope as ms
+from mnemoscope import registry
+from mnemoscope.cells import SLSTM, Block, Surroundings
+from mnemoscope.cells.affine import GLA, LRU, GatedDeltaNet, Mamba2
+from mnemoscope.cells.convolution import ShortConvolution
+from mnemoscope.cells.state import leaves, map_state
+from mnemoscope.networks import blocks
+from tests.slow import representatives
+
+ROUNDING = {"rtol": 1e-11, "atol": 1e-12}  # float64, seven steps
+FAMILIES = [entry.name for entry in registry.cells if "affine" in entry.tags or entry.name == "slstm"]
+SMALL = {"mamba": {"state_size": 2}, "mamba2": {"state_size": 2, "heads": 2}, "s4d": {"state_size": 4}}
+MASK = torch.tensor([[1, 1, 1, 0, 1, 1, 0], [0, 1, 0, 0, 1, 0, 0]], dtype=torch.bool).T
+
+
+def randn(*shape):
+    return torch.randn(*shape, dtype=torch.float64)
+
+
+def close(one, other):
+    torch.testing.assert_close(one, other, **ROUNDING)
+
+
+def test_every_family_has_a_block():
+    assert len(FAMILIES) == 18
+    for family in FAMILIES:
+        assert registry.cells.load(family).surroundings != Surroundings()
+
+
+@representatives("mlstm-whole", "mlstm-masked", "s5-masked", "gla-masked", "mamba2-whole", "kda-masked", "slstm-masked")
+@pytest.mark.parametrize("mask", [None, MASK], ids=["whole", "masked"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_kernel_is_the_loop_with_all_gradients(family, mask):
+    network = blocks(3, 4, family, depth=2, **SMALL.get(family, {})).double()
+    xs, start = randn(7, 2, 3).requires_grad_(), map_state(torch.rand_like, network.initial_state(2))
+    wanted = [xs, *(part.requires_grad_() for part in leaves(start)), *network.parameters()]
+    found = []
+    for backend in ("loop", "auto"):
+        outputs, last, route = ms.scan(network, xs, start, mask=mask, backend=backend, explain=True)
+        loss = outputs.square().sum() + sum((part * part.conj()).real.sum() for part in leaves(last))
+        found.append((outputs, *leaves(last), *torch.autograd.grad(loss, wanted)))
+    assert route.fused == (family != "slstm")
+    for one, other in zip(*found, strict=True):
+        close(one, other)
+
+
+@pytest.mark.parametrize("mask", [None, MASK], ids=["whole", "masked"])
+def test_a_short_convolution_is_the_convolution_of_torch(mask):
+    convolution, xs = ShortConvolution(5, 4).double(), randn(7, 2, 5)
+    register = torch.zeros(2, 5, 4, dtype=torch.float64)
+    padded = torch.nn.functional.pad(xs.permute(1, 2, 0), (3, 0))
+    expected = conv1d(padded, convolution.weight.unsqueeze(1), convolution.bias, groups=5).permute(2, 0, 1)
+    outputs, last = convolution.run(xs, register, None if mask is None else torch.tensor([7, 3]))
+    close(outputs, expected)
+    state = [register[:1], register[1:]]
+    for t, x in enumerate(xs):
+        for member, end in enumerate((7, 7 if mask is None else 3)):
+            if t < end:
+                state[member] = convolution.shift(state[member], x[member : member + 1])
+                close(convolution.read(state[member]), expected[t, member : member + 1])
+    close(last, torch.cat(state))
+
+
+@torch.no_grad()
+def test_a_block_is_the_published_one():
+    """Norm, convolved recurrence, gate, norm, projection and residual, for a whole sequence."""
+    core = Mamba2(4, 8, heads=2, state_size=2)
+    block, xs = Block(core, width=4, input_size=3, last=True).double(), randn(7, 2, 3)
+    e = block.embed(xs)
+    u = block.norm(e)
+    features = core.project(u)
+    mixed = torch.nn.functional.pad(features[..., : core.convolved].permute(1, 2, 0), (3, 0))
+    weights = block.convolution.weight.unsqueeze(1)
+    mixed = conv1d(mixed, weights, block.convolution.bias, groups=core.convolved).permute(2, 0, 1)
+    o, _ = core.run(torch.cat([mixed, features[..., core.convolved :]], -1), core.initial_state(2), None)
+    y = e + block.out(block.gated_norm(o * silu(block.gate(u))))
+    close(ms.scan(block, xs)[0], block.last(y))
+
+
+@torch.no_grad()
+def test_gated_linear_units_follow_a_state_space_model():
+    core = LRU(4, 4)
+    block, xs = Block(core, width=4).double(), randn(7, 2, 4)
+    o, _ = ms.scan(core, block.norm(xs))
+    close(ms.scan(block, xs)[0], xs + glu(block.out(gelu(o))))
+
+
+def test_the_jacobian_of_a_block_is_the_derivative():
+    for core in (GLA(4, 4, heads=2), GatedDeltaNet(4, 4, heads=2), SLSTM(4, 4)):
+        block = Block(core, width=4)
+        dynamics = ms.Dynamics(block, torch.randn(4))
+        states = 1 + torch.rand(3, dynamics.size, dtype=torch.float64)
+        close(dynamics.jacobian(states), dynamics.jacobian_by_autograd(states))
+    assert block.jacobian(torch.zeros(1, 4), block.initial_state(1)) is None
+
+
+def test_caches_and_patches_take_the_states_of_blocks():
+    network, xs = blocks(3, 4, "gated-deltanet", depth=2).double(), randn(7, 2, 3)
+    outputs, cache = ms.run_with_cache(network, xs)
+    assert cache["layers.1.S"].shape == (7, 2, 1, 4, 4)
+    assert cache["layers.0.conv"].shape == (7, 2, 12, 4)
+    value = torch.zeros(2, 1, 4, 4, dtype=torch.float64)
+    patched = ms.patch(network, xs, {("layers.1.S", 3): value})[0]
+    close(patched[:3], outputs[:3])
+    state = ms.scan(network, xs[:4])[1]
+    state = (state[0], state[1]._replace(S=value))
+    close(patched[4:], ms.scan(network, xs[4:], state)[0])
+
+
+def test_higher_layers_of_hgrn2_forget_more_slowly():
+    assert [layer.core.lower_bound for layer in blocks(3, 4, "hgrn2", depth=4).layers] == [0, 0.25, 0.5, 0.75]
+
+
+def test_bad_blocks_are_refused():
+    for make, message in [
+        (lambda: blocks(3, 4, "gru"), "has no block"),
+        (lambda: blocks(3, 4, "mingru", heads=2), "has no option 'heads'"),
+        (lambda: blocks(3, 4, depth=0), "depth must be"),
+        (lambda: Block(GLA(3, 4), width=4), "takes 3 features"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            make()
