@@ -23,6 +23,7 @@ from mnemoscope.kernels import (
     linear_scan,
 )
 from mnemoscope.kernels.devices import exact_products
+from mnemoscope.kernels.linear import MANY
 from tests.slow import SLOW, representatives, slow
 
 # torch loads its forward-mode formulas by a deprecated way of its own
@@ -273,6 +274,20 @@ def test_parallel_scans_under_torch_func():
         many = torch.stack([given[0], 2 * given[0]])
         one = vmap(scan, (0, None, None))(many, *given[1:])
         torch.testing.assert_close(one[1], linear_reference(many[1], *given[1:]), **ROUNDING)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
+@pytest.mark.parametrize("which", ["constant", "varying"])
+def test_many_units_are_scanned_in_blocks(which, dtype):
+    units = MANY // 2
+    a = 0.8 * torch.randn(*([] if which == "constant" else [11, 2]), units, dtype=dtype)
+    given = [x.requires_grad_() for x in (a, *torch.randn(12, 2, units, dtype=dtype).split([11, 1]))]
+    found, expected = diagonal_scan(*given[:2], given[2][0]), linear_reference(*given[:2], given[2][0])
+    torch.testing.assert_close(found, expected, **ROUNDING)
+    into = torch.randn_like(found)
+    gradients = (torch.autograd.grad(hs, given, into) for hs in (found, expected))
+    for one, other in zip(*gradients, strict=True):
+        torch.testing.assert_close(one, other, **ROUNDING)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])

@@ -1,7 +1,7 @@
 """Linear recurrences in few sequential steps.
 
-`diagonal_scan` takes O(log time) steps, `linear_scan` O(sqrt time). Both only multiply and add, so zeros and factors
-of modulus up to 1 are harmless. Their derivatives are scans of the same kind run backwards in time,
+`diagonal_scan` takes O(log time) or O(sqrt time) steps, `linear_scan` O(sqrt time). Both only multiply and add, so
+zeros and factors of modulus up to 1 are harmless. Their derivatives are scans of the same kind run backwards in time,
 
     G_t = g_t + A_{t+1}^H G_{t+1},   du_t = G_t,   dA_t = G_t h_{t-1}^H,   dh_0 = A_1^H G_1,
 
@@ -10,7 +10,7 @@ so derivatives of any order, `torch.func` and forward mode work.
 
 from __future__ import annotations
 
-from math import ceil, sqrt
+from math import ceil, isqrt, sqrt
 from typing import Any
 
 import torch
@@ -19,6 +19,9 @@ from torch import Tensor
 from mnemoscope.base.array_types import Bool, Inexact
 from mnemoscope.kernels.devices import no_triton
 
+MANY = 512
+"""Units times batch from which a diagonal scan on a CPU is faster in blocks than by pairing neighbours."""
+
 
 def diagonal_scan(
     a: Inexact[Tensor, " units"] | Inexact[Tensor, "time batch units"],
@@ -26,9 +29,11 @@ def diagonal_scan(
     h0: Inexact[Tensor, "batch units"],
     resets: Bool[Tensor, "time batch"] | None = None,
 ) -> Inexact[Tensor, "time batch units"]:
-    """Return the states `h_t = a h_{t-1} + u_t`, or `a_t h_{t-1} + u_t`, by pairing neighbours (Blelloch 1990).
+    """Return the states `h_t = a h_{t-1} + u_t`, or `a_t h_{t-1} + u_t`.
 
-    The work is O(time); on a GPU it is one kernel. Where `resets` is True, the state is zero before the step.
+    The work is O(time). On a GPU the scan is one kernel. On a CPU, many units take sqrt(time) blocks; few, and
+    under transforms of `torch.func` all, by pairing neighbours (Blelloch 1990). Where `resets` is True, the state is
+    zero before the step.
 
     >>> diagonal_scan(torch.tensor([0.5]), torch.zeros(3, 1, 1), torch.ones(1, 1)).flatten().tolist()
     [0.5, 0.25, 0.125]
@@ -86,10 +91,13 @@ class _Scan(torch.autograd.Function):
 class _Diagonal(_Scan):
     @staticmethod
     def forward(a: Tensor, us: Tensor, h0: Tensor) -> Tensor:
-        if _fused_on_gpu(us):
+        transformed = torch._C._are_functorch_transforms_active()  # then nothing can be written in place
+        if not transformed and _fused_on_gpu(us):
             from mnemoscope.kernels import triton_linear
 
             return triton_linear.diagonal(a, us, h0)
+        if not transformed and us.device.type == "cpu" and h0.numel() >= MANY:
+            return _in_blocks(a, us, h0)
         first = a if a.dim() == 1 else a[0]
         return _pair_up(a, torch.cat([(us[0] + first * h0).unsqueeze(0), us[1:]]))
 
@@ -114,10 +122,32 @@ class _Diagonal(_Scan):
 
 
 def _fused_on_gpu(us: Tensor) -> bool:
-    """Whether there is a kernel; it takes no tensors that `torch.func` has batched."""
     known = us.dtype in (torch.float32, torch.complex64, torch.bfloat16, torch.float16)
-    transformed = torch._C._are_functorch_transforms_active()
-    return known and not transformed and no_triton("diagonal scan", us.device) is None
+    return known and no_triton("diagonal scan", us.device) is None
+
+
+def _in_blocks(a: Tensor, us: Tensor, h0: Tensor) -> Tensor:
+    """Solve `h_t = a h_{t-1} + u_t` in about sqrt(time) blocks: all from zero, then a loop over their last states."""
+    time, hs = len(us), torch.empty_like(us)
+    size = max(1, isqrt(time))
+    number = time // size
+    split = (number, size, *us.shape[1:])
+    whole, drive = hs[: number * size].view(split), us[: number * size].unflatten(0, split[:2])
+    factors = a.expand(1, size, 1, -1) if a.dim() == 1 else a[: number * size].unflatten(0, split[:2])
+    decays = torch.empty_like(factors, memory_format=torch.contiguous_format)  # from the start of the block
+    whole[:, 0], decays[:, 0] = drive[:, 0], factors[:, 0]
+    for step in range(1, size):
+        torch.addcmul(drive[:, step], factors[:, step], whole[:, step - 1], out=whole[:, step])
+        torch.mul(factors[:, step], decays[:, step - 1], out=decays[:, step])
+    starts = torch.empty_like(whole[:, 0])
+    h = h0
+    for start, end, decay in zip(starts, whole[:, -1], decays[:, -1].expand(number, -1, -1), strict=True):
+        start.copy_(h)
+        h = torch.addcmul(end, decay, h)
+    whole.addcmul_(decays, starts.unsqueeze(1))
+    for t in range(number * size, time):
+        h = torch.addcmul(us[t], a if a.dim() == 1 else a[t], h, out=hs[t])
+    return hs
 
 
 def _pair_up(a: Tensor, us: Tensor) -> Tensor:
