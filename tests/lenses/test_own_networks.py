@@ -1,5 +1,8 @@
 """Every lens takes a torch.nn module, a cell or a function alike, in the layout of the network."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -8,7 +11,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 import mnemoscope as ms
 from mnemoscope.lenses.fixed_points import FromTrajectories
 from mnemoscope.lenses.fixed_points.view import project_state_space
-from tests.slow import representatives
+from tests.slow import SLOW, representatives
 
 ROUNDING = 1e-12
 NETWORKS = {
@@ -278,6 +281,51 @@ def test_a_tape_is_recorded_from_sequences_of_unequal_length(given, tmp_path):
 def test_lenses_name_the_remedy_for_lengths_that_they_cannot_take(call, message):
     with pytest.raises(ValueError, match=message):
         call(pair()[0])
+
+
+NESTED = ms.adapt(torch.nn.GRUCell(2, 3).forward, state=torch.zeros(1, 3))
+WRONG = [
+    (lambda: ms.find_fixed_points(NESTED), "pass input_size=... to ms.adapt"),
+    (
+        lambda: ms.scan(torch.nn.GRU(2, 3, batch_first=True), torch.zeros(9, 4, 5)),
+        r"\(9, 4, 5\); expected \(batch, time, 2",
+    ),
+    (lambda: ms.scan(torch.nn.GRU(2, 3, batch_first=True), torch.zeros(9, 2)), r"\(9, 2\); .* xs\.unsqueeze\(0\)"),
+    (lambda: ms.scan(torch.nn.GRU(2, 3), torch.zeros(9, 2)), r"xs\.unsqueeze\(1\)"),
+    (
+        lambda: ms.scan(torch.nn.GRU(2, 3, batch_first=True), torch.zeros(9, 0, 2)),
+        r"empty: .*\(9, 0, 2\), \(batch, time",
+    ),
+    (
+        lambda: ms.gradient_norms(torch.nn.GRU(2, 3), XS.float(), lambda outputs: outputs),
+        r"one number.* shape \(8, 5, 3\)",
+    ),
+    (lambda: ms.gradient_norms(torch.nn.GRU(2, 3), XS.float(), lambda outputs: 1.0), "one number.* a float"),
+    (lambda: ms.transients(torch.eye(2), steps=0), "steps must be a whole number"),
+    (lambda: ms.find_fixed_points(torch.nn.GRU(2, 3), 64), "starts must be states, .* but is 64"),
+]
+
+
+@pytest.mark.parametrize("number", range(len(WRONG)))
+def test_a_wrong_argument_is_answered_with_its_remedy(number):
+    call, message = WRONG[number]
+    with pytest.raises((TypeError, ValueError), match=message):
+        call()
+
+
+@SLOW
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ("ms.train('flipflop')", "TypeError: train takes a RunConfig, such as mnemoscope.config.PRESETS['flipflop']"),
+        ("ms.scan(torch.nn.GRU(2, 3), [[1.0, 2.0]])", "but a list was given. torch.as_tensor(...) converts arrays"),
+        ("ms.transients(torch.eye(2), 2.5)", "steps must be a whole number, at least 1, but is 2.5"),
+    ],
+)
+def test_a_wrong_type_is_answered_with_its_remedy(call, message):
+    """In another process: here annotations are checked, and their error comes first."""
+    command = [sys.executable, "-c", f"import torch; import mnemoscope as ms; {call}"]
+    assert message in subprocess.run(command, capture_output=True, text=True, check=False).stderr
 
 
 def test_variables_take_packed_trials_of_one_length():

@@ -135,8 +135,8 @@ def test_the_figure_has_a_panel_for_the_spread_and_the_norm(A):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"steps": 0}, "At least 1 step"),
-        ({"number": 0}, "1 start"),
+        ({"steps": 0}, "steps must be a whole number"),
+        ({"number": 0}, "number must be a whole number"),
         ({"radius": 0.0}, "radius must be positive"),
         ({"radius": float("nan")}, "radius must be positive"),
         ({"starts": "everywhere"}, "'everywhere'"),

@@ -156,14 +156,16 @@ class Cell(nn.Module):
 
 
 def check_input(cell: Cell, xs: Tensor) -> None:
-    """Raise unless `xs` can be a `(time, batch, features)` sequence for `cell`."""
-    name = type(cell).__name__
+    """Raise unless `xs`, time first, can be a sequence for `cell`; errors show the layout of the cell."""
+    name, order, batch = type(cell).__name__, "time, batch", 1
+    if cell.batch_first and xs.dim() > 1:
+        xs, order, batch = xs.transpose(0, 1), "batch, time", 0
     if xs.dim() < (2 if cell.input_size is None else 3):
-        one = "; pass a single sequence (time, features) as a batch of one, xs.unsqueeze(1)" if xs.dim() == 2 else ""
-        raise ValueError(f"{name} takes inputs of shape (time, batch, features), but got {tuple(xs.shape)}{one}.")
-    if xs.shape[0] == 0:
-        raise ValueError(f"The input sequence is empty: its shape is {tuple(xs.shape)}, time first.")
-    _check_features(cell, xs, "time, batch")
+        one = f"; pass a single sequence (time, features) as a batch of one, xs.unsqueeze({batch})" * (xs.dim() == 2)
+        raise ValueError(f"{name} takes inputs of shape ({order}, features), but got {tuple(xs.shape)}{one}.")
+    if xs.shape[1 - batch] == 0:
+        raise ValueError(f"The input sequence is empty: its shape is {tuple(xs.shape)}, ({order}, features).")
+    _check_features(cell, xs, order)
 
 
 def check_step_input(cell: Cell, x: Tensor) -> None:

@@ -81,7 +81,10 @@ def read_inputs(
         padded, steps = pad_packed_sequence(xs)
         return Inputs(padded, _mask(steps, padded), batch_first, xs)
     if not isinstance(xs, Tensor):
-        raise TypeError(f"Inputs are a tensor or a PackedSequence, but a {type(xs).__name__} was given.")
+        raise TypeError(
+            f"Inputs are a tensor or a PackedSequence, but a {type(xs).__name__} was given. torch.as_tensor(...) "
+            f"converts arrays and lists of numbers."
+        )
     if mask is not None and lengths is not None:
         raise ValueError("Pass either mask or lengths, not both.")
     if mask is not None and (mask.shape != xs.shape[:2] or mask.dtype != torch.bool):

@@ -62,6 +62,11 @@ def train(
             KeyboardInterrupt from one of them acts like Ctrl-C. `config.log` adds loggers.
 
     """
+    if not isinstance(config, RunConfig):
+        raise TypeError(
+            f"train takes a RunConfig, such as mnemoscope.config.PRESETS['flipflop'], but a {type(config).__name__} "
+            f"was given."
+        )
     folder = RunFolder(config.folder(root))
     with join_process_group(config.device) as group, ExitStack() as resources:
         setup = set_up(config, folder, group, resources, resume=resume, overwrite=overwrite, progress=progress)

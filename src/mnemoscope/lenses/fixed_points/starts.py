@@ -377,8 +377,8 @@ def as_starts(dynamics: Dynamics, starts: State | StartStrategy, generator: Gene
     """Return the states of a strategy, or given ones, flat or in the form of the cell, as a checked flat tensor."""
     if isinstance(starts, StartStrategy):
         starts = starts.draw(dynamics, generator)
-    if isinstance(starts, str):
-        raise ValueError(f'starts must be states, a strategy or "adaptive", but is {starts!r}.')
+    if isinstance(starts, str | int | float):
+        raise ValueError(f'starts must be states, a strategy such as Adaptive() or "adaptive", but is {starts!r}.')
     if isinstance(starts, np.ndarray):
         starts = torch.from_numpy(starts)
     flat = starts

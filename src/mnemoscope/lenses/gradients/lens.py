@@ -85,7 +85,11 @@ def gradient_norms(
     state = start_state(cell, given.xs, state)
 
     def loss_in_layout(outputs: Tensor) -> Tensor:
-        return loss(given.as_given(outputs))
+        value = loss(given.as_given(outputs))
+        if not isinstance(value, Tensor) or value.numel() != 1:
+            found = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
+            raise ValueError(f"loss must return a tensor of one number, such as outputs[-1].sum(), but gave {found}.")
+        return value
 
     if by == "part":
         return GradientNorms(*norms_by_part(cell, given.xs, loss_in_layout, state, given.mask))

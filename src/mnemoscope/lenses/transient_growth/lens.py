@@ -11,6 +11,7 @@ from torch import Tensor
 
 from mnemoscope.base.array_types import Inexact
 from mnemoscope.base.progress import show_slow
+from mnemoscope.base.validation import check_whole
 from mnemoscope.cells import as_cell
 from mnemoscope.connectivity import Connectivity
 from mnemoscope.lenses.dynamics import Dynamics
@@ -46,8 +47,7 @@ def transients(
         seed: seed of the draw.
 
     """
-    if steps < 1 or number < 1:
-        raise ValueError(f"At least 1 step and 1 start are needed, but steps is {steps} and number is {number}.")
+    check_whole(1, steps=steps, number=number)
     if not 0 < radius < float("inf"):
         raise ValueError(f"The radius must be positive and finite, but is {radius}.")
     step, size, dtype, dynamics = _step(system, starts)
