@@ -12,8 +12,8 @@ from tests.test_house import ROOMS
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 VARIABLES = ROOT / "docs" / "variables.md"
-ELSEWHERE = ("variables.md", "extending.md")
-"""Pages whose examples depend on each other: the first has a test below, the second has test_extending.py."""
+ELSEWHERE = ("variables.md", "extending.md", "adapters.md")
+"""Pages that other tests run: the first one below, then test_extending.py and cells/test_pretrained.py."""
 
 
 def blocks(page: Path = README) -> list[str]:

@@ -12,10 +12,11 @@ from torch import Tensor, nn
 from mnemoscope.base.array_types import Float
 from mnemoscope.cells.cell import Box, Cell
 from mnemoscope.cells.from_torch import TORCH_NETWORKS, cell_from_torch
+from mnemoscope.cells.pretrained.detection import cell_from_library, library_of
 from mnemoscope.cells.state import Layout, State, leaves, map_state, named_leaves, restore_form
 
 Network = nn.Module | Callable[[Tensor, Any], Any]
-"""A `Cell`, a recurrent module of torch.nn, or any function or module `(x, state) -> state`."""
+"""A `Cell`, a recurrent module of torch.nn or of a known library, or any function or module `(x, state) -> state`."""
 
 
 def adapt(
@@ -34,8 +35,9 @@ def adapt(
     It takes sequences in the layout of the network: (batch, time, features) if a torch.nn module has `batch_first`.
 
     Args:
-        network: torch.nn.RNN, GRU or LSTM (any number of layers, one direction), their Cell forms, a `Cell`, or any
-            function or module `(x, state) -> state` that treats the members of a batch independently.
+        network: torch.nn.RNN, GRU or LSTM (any number of layers, one direction), their Cell forms, a `Cell`, a model or
+            mixer of transformers, mambapy, minGRU-pytorch or xlstm (docs/adapters.md lists them), or any function or
+            module `(x, state) -> state` that treats the members of a batch independently.
         state: for a function or a module of your own: its state before the first input, as a batch of one. It may be a
             tensor (1, ...) of any shape, or a (named) tuple or a dict of such states.
         output: a function from a state to the features (batch, features) that a readout sees. By default the state,
@@ -75,6 +77,8 @@ def adapt(
             f"(x, state) -> state, but got a {type(network).__name__}."
         )
     if state is None and state_size is None:
+        if isinstance(network, nn.Module) and library_of(network):
+            return cell_from_library(network)
         raise _state_needed(network)
     if state is not None and state_size is not None:
         raise ValueError("Pass either state or state_size, not both.")
@@ -86,7 +90,7 @@ def as_cell(network: Network, state: State | None = None) -> Cell:
 
     A function that was not adapted takes the form of its state from `state`, where one is known, and begins at 0.
     """
-    known = isinstance(network, (*TORCH_NETWORKS, Cell)) or not callable(network)
+    known = isinstance(network, (*TORCH_NETWORKS, Cell)) or library_of(network) or not callable(network)
     if known or state is None or _recurrent_parts(network):
         return adapt(network)
     return adapt(network, state=map_state(lambda tensor: torch.zeros_like(tensor[:1]), state))

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from mnemoscope.base.array_types import Bool, Float, Inexact
+from mnemoscope.base.array_types import Bool, Float, Inexact, Num
 from mnemoscope.cells.enclosure import Enclosure
 from mnemoscope.cells.fast_path import FastPath, NoFastPath, disable_inherited_fast_path
 from mnemoscope.cells.state import State, leaves, named_leaves
@@ -55,6 +55,11 @@ class Cell(nn.Module):
         return False
 
     @property
+    def takes_mask(self) -> bool:
+        """Whether the sequences of a batch may differ in length."""
+        return True
+
+    @property
     def has_readout(self) -> bool:
         """Whether the cell includes its readout, so that its outputs are compared with the targets of a task."""
         return False
@@ -73,7 +78,7 @@ class Cell(nn.Module):
         """Return the names of the tensors of a state, in order, as in the cache of `run_with_cache`."""
         return ["h"] if isinstance(state, Tensor) else [name for name, _ in named_leaves(state)]
 
-    def forward(self, x: Inexact[Tensor, "batch ..."], state: State) -> State:
+    def forward(self, x: Num[Tensor, "batch ..."], state: State) -> State:
         """Return the next state."""
         if type(self).prepare is Cell.prepare:
             raise NotImplementedError(f"{type(self).__name__} must define forward(x, state).")
@@ -93,7 +98,7 @@ class Cell(nn.Module):
             f"{type(self).__name__} has a state of several tensors and must define output(state)."
         )
 
-    def output_at(self, x: Inexact[Tensor, "batch ..."], state: State) -> Inexact[Tensor, "batch features"]:
+    def output_at(self, x: Num[Tensor, "batch ..."], state: State) -> Inexact[Tensor, "batch features"]:
         """Return the features that a readout sees in `state`, where `x` is the input of the step that led to it."""
         return self.output(state)
 
@@ -102,12 +107,12 @@ class Cell(nn.Module):
         """Number of features of an output."""
         return self.output(self.initial_state(1)).shape[-1]
 
-    def step(self, x: Inexact[Tensor, "batch ..."], state: State) -> tuple[Inexact[Tensor, "batch features"], State]:
+    def step(self, x: Num[Tensor, "batch ..."], state: State) -> tuple[Inexact[Tensor, "batch features"], State]:
         """Return the output and the next state."""
         new = self(x, state)
         return self.output_at(x, new), new
 
-    def prepare(self, xs: Inexact[Tensor, " ..."]) -> tuple[Tensor, Step]:
+    def prepare(self, xs: Num[Tensor, " ..."]) -> tuple[Tensor, Step]:
         """Do the work that does not depend on the state; return projected inputs and the step that consumes them.
 
         The projected inputs keep the leading dimensions (time, batch) of `xs`, so that scan can unbind them over time.
@@ -115,7 +120,7 @@ class Cell(nn.Module):
         return xs, self.forward
 
     def fast_path(
-        self, xs: Inexact[Tensor, "time batch ..."], state: State, mask: Bool[Tensor, "time batch"] | None
+        self, xs: Num[Tensor, "time batch ..."], state: State, mask: Bool[Tensor, "time batch"] | None
     ) -> FastPath | NoFastPath:
         """Return a fast path for `xs` from `state`, or the reason why there is none.
 
@@ -140,7 +145,7 @@ class Cell(nn.Module):
         """
         return None
 
-    def intermediates(self, x: Float[Tensor, "batch ..."], state: State) -> dict[str, Tensor]:
+    def intermediates(self, x: Num[Tensor, "batch ..."], state: State) -> dict[str, Tensor]:
         """Return named quantities inside the step (gates, pre-activations), each `(batch, ...)`."""
         return {}
 
@@ -175,6 +180,15 @@ def check_step_input(cell: Cell, x: Tensor) -> None:
             f"A step of {type(cell).__name__} takes inputs of shape (batch, features), but got {tuple(x.shape)}."
         )
     _check_features(cell, x, "batch")
+
+
+def check_mask(cell: Cell, mask: Bool[Tensor, "time batch"] | None) -> None:
+    """Raise if sequences of a batch end early, but the cell cannot hold the state of one member."""
+    if mask is not None and not cell.takes_mask:
+        raise ValueError(
+            f"{type(cell).__name__} has attention layers, which would attend to the padding of short sequences: run "
+            f"sequences of unequal length one by one, or in batches of equal length."
+        )
 
 
 def check_batch(batch: int, state: State) -> None:

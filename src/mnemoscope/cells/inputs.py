@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from mnemoscope.base.array_types import Bool, Inexact, Int
+from mnemoscope.base.array_types import Bool, Int, Num
 
 Lengths = Int[Tensor, " batch"] | Sequence[int]
 """Number of steps of each sequence."""
@@ -24,7 +24,7 @@ Lengths = Int[Tensor, " batch"] | Sequence[int]
 class Inputs:
     """Sequences, time first, and the layout in which they were given."""
 
-    xs: Inexact[Tensor, "time batch ..."] | Int[Tensor, "time batch ..."]
+    xs: Num[Tensor, "time batch ..."]
     """The inputs; those of short sequences are padded."""
     mask: Bool[Tensor, "time batch"] | None
     """False where a sequence has no input; None if all have an input at every step."""

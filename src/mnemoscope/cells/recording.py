@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
-from mnemoscope.base.array_types import Bool, Float, Inexact
+from mnemoscope.base.array_types import Bool, Float, Num
 from mnemoscope.cells.adapters import Network, as_cell
-from mnemoscope.cells.cell import Cell
+from mnemoscope.cells.cell import Cell, check_mask
 from mnemoscope.cells.inputs import Inputs, Lengths, read_inputs
 from mnemoscope.cells.sequence import expand_mask, start_state, without_masked
 from mnemoscope.cells.state import Layout, State, leaves, map_state, stack_states
@@ -60,7 +60,7 @@ class Cache(Mapping[str, Tensor]):
 
 def run_with_cache(
     network: Network,
-    xs: Inexact[Tensor, "time batch ..."] | PackedSequence,
+    xs: Num[Tensor, "time batch ..."] | PackedSequence,
     state: State | None = None,
     *,
     mask: Tensor | None = None,
@@ -81,7 +81,7 @@ def run_with_cache(
 
 def patch(
     network: Network,
-    xs: Inexact[Tensor, "time batch ..."] | PackedSequence,
+    xs: Num[Tensor, "time batch ..."] | PackedSequence,
     edits: Edits,
     state: State | None = None,
     *,
@@ -113,6 +113,7 @@ def patch(
     """
     cell = as_cell(network, state)
     given = read_inputs(xs, batch_first=cell.batch_first, mask=mask, lengths=lengths)
+    check_mask(cell, given.mask)
     state = start_state(cell, given.xs, state)
     _check_edits(edits, cell.state_names(state), given.xs.shape[0])
     outputs, states, intermediates = _run(cell, given, state, edits)

@@ -11,9 +11,9 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 from torch.utils.checkpoint import checkpoint as recompute
 
-from mnemoscope.base.array_types import Bool, Inexact
+from mnemoscope.base.array_types import Bool, Num
 from mnemoscope.cells.adapters import FunctionCell, Network, as_cell
-from mnemoscope.cells.cell import Cell, check_input, check_state
+from mnemoscope.cells.cell import Cell, check_input, check_mask, check_state
 from mnemoscope.cells.fast_path import FastPath, NoFastPath, why_no_fast_path
 from mnemoscope.cells.inputs import Lengths, read_inputs
 from mnemoscope.cells.state import State, map_state
@@ -83,7 +83,7 @@ def scan(
 
 def scan(
     network: Network,
-    xs: Inexact[Tensor, "time batch ..."] | PackedSequence,
+    xs: Num[Tensor, "time batch ..."] | PackedSequence,
     state: State | None = None,
     *,
     mask: Tensor | None = None,
@@ -98,8 +98,8 @@ def scan(
     A torch.nn module with `batch_first` takes and returns (batch, time, ...), here and wherever inputs are passed.
 
     Args:
-        network: a cell, a recurrent module of torch.nn, or what `adapt` returns for a network of your own. A function
-            `(x, state) -> state` can be passed together with `state`.
+        network: a cell, a recurrent module of torch.nn, a model of transformers that `adapt` takes, or what `adapt`
+            returns for a network of your own. A function `(x, state) -> state` can be passed together with `state`.
         xs: inputs, in the layout of the network; or a `PackedSequence`, and then outputs are packed as well.
         state: the state before the first input, each tensor (batch, ...); the cell's initial state by default.
         mask: False where a member of the batch has no input: its state does not change there. It has the shape of the
@@ -131,6 +131,7 @@ def scan(
     """
     cell = as_cell(network, state)
     given = read_inputs(xs, batch_first=cell.batch_first, mask=mask, lengths=lengths)
+    check_mask(cell, given.mask)
     state = start_state(cell, given.xs, state)
     _check_options(backend, checkpoint, outputs)
     if checkpoint is None:
@@ -191,7 +192,7 @@ def _check_options(backend: str, checkpoint: str | int | None, outputs: str) -> 
         raise ValueError(f"checkpoint must be None, 'sqrt' or a number of steps, but is {checkpoint!r}.")
 
 
-def start_state(cell: Cell, xs: Inexact[Tensor, "time batch ..."], state: State | None) -> State:
+def start_state(cell: Cell, xs: Num[Tensor, "time batch ..."], state: State | None) -> State:
     """Return the given state, or the initial state, after a check of the inputs, time first, and of the state."""
     check_input(cell, xs)
     if state is not None:

@@ -55,7 +55,9 @@ def blocks(
     features = round(core.surroundings.expand * hidden_size)
 
     def block(level: int) -> Block:
-        bound: dict[str, Any] = {"lower_bound": level / depth} if core is HGRN2 else {}  # higher layers forget more slowly
+        bound: dict[str, Any] = (
+            {"lower_bound": level / depth} if core is HGRN2 else {}
+        )  # higher layers forget more slowly
         recurrence = core(hidden_size, features, **options, **bound)
         return Block(recurrence, hidden_size, None, None if level else input_size, last=level == depth - 1)
 
