@@ -9,7 +9,7 @@ from mnemoscope.inspection import InspectionOptions
 from mnemoscope.inspection.behaviour import measure_gradients
 
 QUIET = InspectionOptions(starts=8, progress=False)
-POINTS = ("fixed-points",)
+POINTS, SCORED = ("fixed-points",), ("behaviour", "gradients")
 
 
 def trials(batch=6, time=20, features=2, seed=0):
@@ -35,7 +35,11 @@ def test_a_module_is_run_in_its_own_layout(batch_first, tmp_path):
     assert found.gradients.norms.shape == (1, 20, 6)
     page = found.save(tmp_path / "page.html")
     text = page.read_text(encoding="utf-8")
-    assert text.index("Behaviour") < text.index("Gradients of the loss") < text.index("State space")
+    headings = ["Behaviour", "Error by position", "Gradients of the loss", "Influence of inputs", "Memory capacity"]
+    places = [text.index(f">{heading}</h2>") for heading in (*headings, "State space", "Eigenvalues")]
+    assert places == sorted(places)
+    parts = [text.index(f'<p class="part">{part}') for part in ("What it does", "How long it", "How it remembers")]
+    assert parts[0] < places[0] < parts[1] < places[2] < places[4] < parts[2] < places[5]
     assert found.behaviour.summary() in text
     assert {path.name for path in tmp_path.glob("*.safetensors")} >= {
         "page.behaviour.safetensors",
@@ -139,6 +143,8 @@ def test_a_model_brings_its_readout(tmp_path, monkeypatch):
         ({"inputs": torch.zeros(20, 6, 2), "targets": torch.full((20, 6), -1)}, "No step counts"),
         ({"lenses": ["fixed-point"]}, "fixed-points"),
         ({"lenses": ["behaviour"]}, "needs inputs"),
+        ({"lenses": ["influence"]}, "needs inputs"),
+        ({"lengths": [3]}, "pass the inputs too"),
         ({"lenses": ["gradients"]}, "needs inputs and targets"),
         ({"lenses": ["slow-manifold"]}, 'add "fixed-points"'),
         ({"lenses": ["spectra"]}, 'add "fixed-points"'),
@@ -170,3 +176,55 @@ def test_other_objects_are_refused():
     broken.weight_hh_l0.data[0, 0] = torch.inf
     with pytest.raises(ValueError, match="NaN or infinite weights"):
         ms.inspect(broken)
+
+
+def test_trials_of_unequal_length_are_run_without_their_padding():
+    gru, readout, inputs = nn.GRU(2, 4, batch_first=True), nn.Linear(4, 1), trials().transpose(0, 1).contiguous()
+    lengths = [20, 7, 12, 20, 3, 9]
+    inputs[1, 7:] = torch.nan
+    with torch.no_grad():
+        targets = readout(gru(inputs)[0])
+    alone = ms.inspect(gru, inputs[1:2, :7], targets=targets[1:2, :7], readout=readout, lenses=SCORED, options=QUIET)
+    settings = {"readout": readout, "options": QUIET}
+    found = ms.inspect(
+        gru, inputs, targets=targets, lengths=lengths, lenses=(*SCORED, "influence", *POINTS), **settings
+    )
+    assert found.behaviour.score < 1e-12  # the padding of the targets is NaN too
+    assert found.behaviour.position_answers.tolist() == [sum(length > step for length in lengths) for step in range(20)]
+    assert found.behaviour.outputs[7:, 1].isnan().all()
+    assert torch.allclose(found.behaviour.outputs[:7, 1], alone.behaviour.outputs[:, 0], atol=1e-6)
+    assert found.gradients.norms[0, 7:, 1].isnan().all()
+    assert found.content.trajectories[7:, 1].isnan().all()
+    assert found.content.trajectories[:7, 1].isfinite().all()
+    assert found.influence.known
+    packed = nn.utils.rnn.pack_padded_sequence(inputs, lengths, batch_first=True, enforce_sorted=False)
+    again = ms.inspect(gru, packed, targets=targets, lenses=["behaviour"], **settings)
+    assert again.behaviour.score == found.behaviour.score
+    with pytest.raises(ValueError, match=r"lengths=\[\.\.\.\]"):
+        ms.inspect(gru, inputs, options=QUIET)
+
+
+def test_scores_are_grouped_by_position_and_by_delay():
+    pulses = torch.zeros(12, 40, 1)
+    for trial in range(40):
+        pulses[trial % 4, trial] = 1.0
+    held = torch.ones(12, 40, dtype=torch.int64)
+    held[pulses[..., 0].cumsum(0) == 0] = -1  # nothing to answer before the pulse
+
+    def forgets(outputs):  # right until five steps after the pulse
+        since = pulses[..., 0].cumsum(0).cumsum(0)
+        return torch.stack([(since > 6).double(), (since <= 6).double()], 2)
+
+    found = ms.record_behaviour(nn.RNN(1, 2), pulses, held, readout=forgets)
+    assert found.positions_differ_from_steps
+    assert found.by_position.tolist() == [1.0] * 6 + [0.0] * 6
+    assert found.position_answers.tolist() == [40] * 9 + [30, 20, 10]
+    # the input changes at the pulse and after it, so that four steps later it has been constant for three
+    assert found.by_delay[:5].tolist() == [1.0] * 5
+    assert found.by_delay[5:].tolist() == [0.0] * 6
+    found.figure().canvas.draw_idle()
+    steady = ms.record_behaviour(nn.RNN(1, 2), torch.randn(12, 40, 1), held.clamp_min(0), readout=forgets)
+    assert steady.by_delay is None  # the input changes at every step
+    assert not steady.positions_differ_from_steps
+    wrong = ms.record_behaviour(nn.RNN(1, 2), pulses, held, readout=lambda outputs: -forgets(outputs))
+    assert "no better than the constant answer" in wrong.summary()

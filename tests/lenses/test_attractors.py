@@ -915,3 +915,13 @@ def test_a_long_search_shows_a_bar(monkeypatch, capsys):
     assert "exponents:" in shown
     ms.find_attractors(chaos, 4, transient=50, steps=40, max_period=10, progress=False)
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_the_figure_of_a_single_point_shows_its_surroundings(size):
+    rest = ms.adapt(lambda x, h: 0.1 * h, state_size=size, bounds=(-1, 1))
+    starts = torch.linspace(-1, 1, 3 * size).reshape(3, size).double()
+    attractors = ms.find_attractors(rest, starts, transient=20, steps=256, patience=0)
+    assert attractors.kind == [Kind.POINT]
+    axes = attractors.figure().axes[0]
+    assert axes.get_xlim() == axes.get_ylim() == (-1, 1)  # not the rounding errors around 0

@@ -412,8 +412,10 @@ def test_unsuitable_arguments_are_refused():
 @TOGETHER
 def test_the_page_shows_every_snapshot_and_event(growing):
     paths = [torch.randn(5, 2, UNITS).double() if snapshot != 2 else None for snapshot in range(4)]
-    section = bifurcations_section(growing, trajectories=paths, parameter="scale")
+    section = bifurcations_section(replace(growing, parameter="scale"), trajectories=paths)
+    assert section.title == "Fixed points over the scale"
     html = render_document("Test", "", [section])
+    assert re.search(r"scale 1 .{1,9} snapshot 4 of 4", html)
     spec = json.loads(re.search(r'id="plot-bifurcations-spec">(.*?)</script>', html, re.DOTALL)[1])
     animated = [trace for trace in spec["data"] if "frames" in trace["meta"]]
     for snapshot in range(4):
@@ -678,3 +680,19 @@ def test_float32_systems_and_wrong_types_are_refused():
     for option in ({"eigenvalues": 1.5}, {"seed": "x"}, {"tolerance": "a"}, {"count_at": 0.5}):
         with pytest.raises((TypeError, ValueError), match=r"must be a (whole )?(number|list of snapshots)"):
             unwrap(ms.track_fixed_points)(family, [0.5, 2.0], **option)
+
+
+def test_the_figure_of_the_evolution_labels_its_snapshots():
+    assert flipflop_evolution._spaced((0, 60, 150, 400)) == [0, 60, 150, 400]
+    kept = flipflop_evolution._spaced(flipflop_evolution.SNAPSHOTS)
+    assert kept[0] == 0
+    assert kept[-1] == flipflop_evolution.SNAPSHOTS[-1]
+    assert len(kept) < len(flipflop_evolution.SNAPSHOTS)
+
+
+def test_the_figure_names_the_parameter():
+    diagram = ms.track_fixed_points(symmetric_network, [0.5, 0.7], starts=GRID, tolerance=1e-2, parameter="gain")
+    upper, lower = diagram.figure().axes
+    assert upper.get_title() == "Fixed points over the gain"
+    assert lower.get_xlabel() == "gain"
+    assert [line.get_linestyle() for line in lower.lines] == ["None", "None"]  # the number jumps between snapshots

@@ -292,12 +292,15 @@ def test_the_headline_counts_the_kinds_of_points():
         "At this input the network can rest at 27 points: 8 are stable, where a memory can stay; and 19 are saddles, "
         "the passes between them."
     )
-    assert headline(fp[fp.unstable == 0][0]) == "At this input the network has one fixed point, and it is stable."
+    one = headline(fp[fp.unstable == 0][0])
+    assert one.startswith("At this input one fixed point was found, and it is stable. A single stable point cannot ")
+    assert "by a factor of e in" in one
     assert "1 is unstable in every direction" in headline(cube(3))
     assert headline(fp[fp.unstable == 1]) == (
         "At this input the network can rest at 12 points: all are saddles. None is stable, so the network stays at "
-        "none of them."
+        "none of them: what it remembers, if anything, is in its motion."
     )
+    assert "so the network does not stay there" in headline(fp[fp.unstable == 1][0])
     assert headline(empty(3, bounded=False)).startswith("No fixed point was found: ")
     assert "the search missed it" in headline(empty(3))
 
@@ -407,7 +410,8 @@ def test_a_matplotlib_figure_uses_the_colours_of_the_page():
     svg = inline_svg(figure, "mine", alt='with "quotes"')
     assert "var(--saddle-2)" in svg
     assert "#0a0b" not in svg
-    assert svg.startswith("<svg")
+    assert svg.startswith('<div class="pane"><svg')
+    assert "--units: 216" in svg  # three inches, from which the page computes the width on a phone
     assert 'aria-label="with &#34;quotes&#34;"' in svg
     assert "font-family" not in svg
     assert all(identity.startswith("mine-") for identity in re.findall(r'\bid="([^"]+)', svg))
@@ -506,9 +510,11 @@ def test_the_page_without_fixed_points():
     ],
 )
 def test_the_training_section_describes_the_curve(curve, words):
-    text = plain(render_page(NetworkPage("Trained", cube(3), curve=curve, baseline=1.0)))
-    assert words in text
-    assert "done" not in text
+    html = render_page(NetworkPage("Trained", cube(3), curve=curve, baseline=1.0))
+    assert words in plain(html)
+    assert "done" not in plain(html)
+    steps = {record["step"] for record in curve}
+    assert ('aria-label="Loss over' in html) == (len(steps) > 1), "one evaluation is no curve"
 
 
 @SLOW
@@ -549,7 +555,7 @@ def test_a_missing_extra_raises_with_the_install_command(missing, monkeypatch):
     one = torch.ones(1).double()
     fp = FixedPoints(one[None], one, 0.5 * one[None, None], one.long(), False, True)
     with pytest.raises(ImportError, match=re.escape("pip install 'mnemoscope[report]'")):
-        render_page(NetworkPage("Page", fp, curve=[{"step": 1, "train_loss": 1.0}]))
+        render_page(NetworkPage("Page", fp, curve=[{"step": step, "train_loss": 1.0} for step in (1, 2)]))
     if missing == "matplotlib":
         with pytest.raises(ImportError, match=re.escape("pip install 'mnemoscope[report]'")):
             drawing.draw_fixed_points(fp)

@@ -22,6 +22,8 @@ from mnemoscope.config import PRESETS, RunConfig
 from mnemoscope.engines import InProcess, Local, Outcome
 from mnemoscope.store import read_runs
 from mnemoscope.sweeps import Choices, Integers, Sweep, Uniform, parse_distribution, parse_space, read_space, run_sweep
+from mnemoscope.sweeps.figure import draw_objective
+from mnemoscope.sweeps.results import EndedRun, PointResult
 from mnemoscope.training import load_model
 from tests.slow import SLOW, representatives
 
@@ -38,9 +40,9 @@ def figures():
 
 
 @pytest.fixture(autouse=True)
-def _no_other_figures(request, monkeypatch):
-    if "figures" not in request.fixturenames:  # the page takes most of the time of a small sweep
-        monkeypatch.setattr("mnemoscope.report.markup.inline_svg", lambda *_, **__: "")
+def _no_other_figures(request):
+    if "figures" not in request.fixturenames:
+        request.getfixturevalue("undrawn")
 
 
 def sweep(*words, name="tiny", **more):
@@ -244,6 +246,18 @@ def test_a_failed_run_does_not_end_a_search(at_a_time, tmp_path):
             replace(asked, base=replace(BASE, name="none"), trials=50), tmp_path, progress=False, engine=everything
         )
     assert len(everything.done) <= 4
+
+
+def test_a_line_joins_numbers_but_not_names():
+    asked = Sweep(BASE, parse_space(["cell=elman,gru,lstm", "hidden_size=3,4,5"]))
+    points = [
+        PointResult(number, {"cell": cell, "hidden_size": size}, [EndedRun(0, "hash", 0.1 * number + 0.1, {})], 1)
+        for number, (cell, size) in enumerate(product(("elman", "gru", "lstm"), (3, 4, 5)))
+    ]
+    names, numbers = draw_objective(asked, points).axes
+    assert [label.get_text() for label in names.get_xticklabels()] == ["elman", "gru", "lstm"]
+    assert all(line.get_linestyle() == "None" for line in names.lines)
+    assert any(line.get_linestyle() == "-" for line in numbers.lines)
 
 
 @pytest.mark.usefixtures("figures")

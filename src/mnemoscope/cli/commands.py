@@ -141,6 +141,8 @@ class Inspect:
     """Number of starting points in each round of the search."""
     seed: int = 0
     """Seed of the search."""
+    full: bool = False
+    """Run the measurements that take longer than some seconds as well, such as long delays of large networks."""
     certify: bool = False
     """Prove by interval arithmetic that no fixed point in the box is missing, for states of up to three numbers."""
     output: Path | None = None
@@ -185,6 +187,7 @@ class Inspect:
             self.seed,
             self._command(),
             progress=shows_progress(self.json),
+            full=self.full,
             certify=self.certify,
         )
 

@@ -19,6 +19,8 @@ _NAMES = ("ink", "muted", "line", "path", "accent", "inside", *PALETTE)
 COLOUR: dict[str, str] = {name: f"#0a0b{number:02x}" for number, name in enumerate(_NAMES)}
 """Placeholders of the page's colours, by name. `inline_svg` replaces them by the page's CSS variables."""
 
+PHONE_WIDTH = 5.6
+"""Width of a figure in inches that fits the screen of a phone; a wider one scrolls there."""
 PAGE_FONT_SIZE = 13
 """Size of text on a narrow page in pixels, as in page.css. Figures for a page must have room for it."""
 
@@ -36,7 +38,7 @@ def add_legend(axes: Any, place: str = "best", beside: bool = False) -> None:
 
 
 def inline_svg(figure: Figure, name: str, *, alt: str) -> str:
-    """Return a figure in the colours of `COLOUR` as SVG markup for a page.
+    """Return a figure in the colours of `COLOUR` as SVG markup for a page, in a pane that scrolls on a narrow screen.
 
     `name` is a prefix that keeps its ids apart from those of other figures; `alt` describes it to readers who cannot
     see it.
@@ -54,7 +56,8 @@ def inline_svg(figure: Figure, name: str, *, alt: str) -> str:
     svg = re.sub(r"\bfont(-family|-size)?: [^;\"]+;?\s*", "", svg)
     head, rest = svg.split(">", 1)
     head = re.sub(r' (width|height)="[^"]*"', "", head)
-    svg = f'{head} role="img" aria-label="{escape(alt)}">{rest}'
+    units = 72 * figure.get_figwidth()
+    svg = f'{head} role="img" aria-label="{escape(alt)}" style="--units: {units:.0f}">{rest}'
     for colour, code in COLOUR.items():
         svg = svg.replace(code, f"var(--{colour})")
-    return svg
+    return f'<div class="pane">{svg}</div>'

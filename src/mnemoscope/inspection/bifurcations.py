@@ -31,9 +31,7 @@ def bifurcations_section(
     *,
     projection: Float[Tensor, "size axes"] | None = None,
     trajectories: Sequence[Float[Tensor, "time batch size"] | None] | None = None,
-    parameter: str = "parameter",
     name: str = "bifurcations",
-    title: str = "Fixed points over the parameter",
 ) -> Section:
     """Return the section with the animated state space and the list of events.
 
@@ -42,9 +40,7 @@ def bifurcations_section(
         projection: three directions (size, 3), the readout for example; by default the principal components of the
             points at the last snapshot.
         trajectories: trajectories at each snapshot, or None for a snapshot without.
-        parameter: name of the parameter in a word or two ("iteration").
         name: prefix of the ids, which distinguishes two such sections on a page.
-        title: heading of the section.
 
     """
     count = len(diagram.snapshots)
@@ -61,7 +57,7 @@ def bifurcations_section(
     html = render_template(
         "bifurcations.html",
         name=name,
-        frames=[_caption(diagram, snapshot, parameter) for snapshot in range(count)],
+        frames=[_caption(diagram, snapshot) for snapshot in range(count)],
         picture=escaped_already(plot),
         events=[(snapshot, event.sentence) for snapshot, event in zip(after.tolist(), diagram.events, strict=True)],
         pause=PAUSE,
@@ -73,14 +69,14 @@ def bifurcations_section(
         f"From {pluralise(diagram.count(0), 'fixed point')} to {diagram.count(-1)}. {diagram.how_located} Press Play "
         f"or move the slider to change the snapshot; drag the plot to rotate it. Axes: {', '.join(labels)}."
     )
-    return Section(title, lead, html)
+    return Section(f"Fixed points over the {diagram.parameter}", lead, html)
 
 
-def _caption(diagram: BifurcationDiagram, snapshot: int, parameter: str) -> str:
+def _caption(diagram: BifurcationDiagram, snapshot: int) -> str:
     stable = sum(diagram.kind[row] == "stable" for row in diagram.points(snapshot).tolist())
     caption = (
-        f"{parameter} {float(diagram.snapshots[snapshot]):g} · snapshot {snapshot + 1} of {len(diagram.snapshots)} · "
-        f"{pluralise(diagram.count(snapshot), 'point')}, {stable} stable"
+        f"{diagram.parameter} {float(diagram.snapshots[snapshot]):g} · snapshot {snapshot + 1} of "
+        f"{len(diagram.snapshots)} · {pluralise(diagram.count(snapshot), 'point')}, {stable} stable"
     )
     return caption + (f" · index sum {diagram.index_sum[snapshot]}" if bool(diagram.bounded[snapshot]) else "")
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from mnemoscope.cells import Model
 from mnemoscope.config.run_config import RunConfig
 from mnemoscope.drawing.axes import new_figure
-from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE
+from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE, PHONE_WIDTH
 from mnemoscope.lenses.gradients import GradientNorms, gradient_norms
 from mnemoscope.lenses.gradients.figure import draw_gradients
 from mnemoscope.report.markup import figure_markup
@@ -49,6 +49,8 @@ def gradient_figure(
     gradients: GradientNorms, caption: str, name: str = "gradients", bounds: Mapping[str, Tensor] | None = None
 ) -> str:
     """Return the markup of the norms over the steps; `bounds` as in `draw_gradients`, and `name` unique on a page."""
-    figure = draw_gradients(gradients, COLOUR, bounds=bounds, figure=new_figure(7.2, 3.6), font_size=PAGE_FONT_SIZE)
+    figure = draw_gradients(
+        gradients, COLOUR, bounds=bounds, figure=new_figure(PHONE_WIDTH, 3.6), font_size=PAGE_FONT_SIZE
+    )
     alt = "Norm of the gradient of the loss with respect to the state of each step"
     return figure_markup(figure, name, alt=f"{alt}: {', '.join(gradients.names)}.", caption=caption)

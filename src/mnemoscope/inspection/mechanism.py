@@ -69,7 +69,8 @@ def inspect_mechanism(
     Args:
         cell: the network.
         contexts: the network at each constant input, by name. The first one has all sections, the others one table.
-        visited: states along its trials, from which the search starts; None: trajectories start at random.
+        visited: states along its trials, NaN after the end of a trial, from which the search starts; None: trajectories
+            start at random.
         options: how to search.
         wanted: which lenses.
         starts: changes the states from which the search starts.
@@ -119,7 +120,8 @@ def contexts_section(points: Mapping[str, FixedPoints]) -> Section:
 
 
 def sample_states(states: Float[Tensor, "states size"], number: int, seed: int) -> Float[Tensor, "starts size"]:
-    """Return some of the states, chosen at random."""
+    """Return some of the finite states, chosen at random."""
+    states = states[states.isfinite().all(1)]
     order = torch.randperm(len(states), generator=torch.Generator().manual_seed(seed))
     return states[order[:number]]
 

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from mnemoscope.base.array_types import Float
 from mnemoscope.drawing.axes import Figure, new_figure
-from mnemoscope.drawing.svg import COLOUR, add_legend, style_page_axes
+from mnemoscope.drawing.svg import COLOUR, PHONE_WIDTH, add_legend, style_page_axes
 from mnemoscope.inspection.spectra import LARGEST
 from mnemoscope.lenses.dynamics import Dynamics
 from mnemoscope.lenses.fisher import FisherMemory, fisher_memory
@@ -87,7 +87,7 @@ def _totals(memories: dict[int, FisherMemory]) -> str:
 
 
 def _draw(memories: dict[int, FisherMemory], published: dict[int, FisherMemory]) -> Figure:
-    figure = new_figure(7.2, 3.1)
+    figure = new_figure(PHONE_WIDTH, 3.1)
     axes = figure.add_subplot()
     for name, (feature, memory) in zip(CURVE_COLOURS, memories.items(), strict=False):
         axes.plot(memory.remaining.detach().numpy(), color=COLOUR[name], label=f"input {feature}")

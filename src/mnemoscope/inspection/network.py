@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
 
 from mnemoscope import registry
-from mnemoscope.base.array_types import Float
 from mnemoscope.base.suggestions import did_you_mean
-from mnemoscope.cells import Cell, Model, as_cell, run_with_cache
+from mnemoscope.cells import Cell, Inputs, Lengths, Model, as_cell, read_inputs, run_with_cache
+from mnemoscope.cells.sequence import without_masked
 from mnemoscope.cells.state import Layout
 from mnemoscope.inspection.attention import why_no_fixed_points
-from mnemoscope.inspection.behaviour import behaviour_section, gradient_section, measure_gradients
+from mnemoscope.inspection.behaviour import behaviour_sections, gradient_section, measure_gradients
+from mnemoscope.inspection.duration import Duration, inspect_duration
 from mnemoscope.inspection.mechanism import TRAJECTORIES, Mechanism, inspect_mechanism
 from mnemoscope.inspection.options import DEFAULT_OPTIONS, InspectionOptions, refuse_fixed_point_options
 from mnemoscope.inspection.result import Inspection
@@ -24,25 +27,28 @@ from mnemoscope.inspection.run import inspect_run
 from mnemoscope.inspection.tape import is_large
 from mnemoscope.inspection.uses import add_citations
 from mnemoscope.inspection.variables import variables_section
-from mnemoscope.lenses import Behaviour, Dynamics, GradientNorms, Variables, find_variables, record_behaviour
+from mnemoscope.lenses import Behaviour, Dynamics, Variables, find_variables, record_behaviour
 from mnemoscope.lenses.result import Result
 from mnemoscope.memory.tape import TuringMachine
-from mnemoscope.report import NetworkPage
+from mnemoscope.report import NetworkPage, sentences
 from mnemoscope.report.markup import check_report_extra
 
 Readout = Callable[[Tensor], Tensor]
 Contexts = Mapping[str, Sequence[float] | Tensor] | Sequence[float] | Tensor
 """Constant inputs by name, or one constant input."""
+ON_THE_CELL = ("behaviour", "gradients", "influence", "memory-capacity")
+"""Lenses that need no fixed points."""
 ON_REQUEST = ("variables",)
 """Lenses that "auto" does not include: for a network without variables they take long and find nothing."""
 
 
 def inspect(
     network: Any,
-    inputs: Tensor | None = None,
+    inputs: Tensor | PackedSequence | None = None,
     *,
     targets: Tensor | None = None,
     mask: Tensor | None = None,
+    lengths: Lengths | None = None,
     readout: Readout | None = None,
     contexts: Contexts | None = None,
     lenses: Literal["auto"] | Collection[str] = "auto",
@@ -61,13 +67,15 @@ def inspect(
         targets: the right answers, in the same layout: float values of the shape of the outputs, bool bits, or class
             numbers without the last dimension. NaN and negative classes do not count.
         mask: steps that count, (time, batch) in the same layout; all by default.
+        lengths: number of steps of each trial, if they differ; what follows is padding, which has no effect. Inputs may
+            also be a `PackedSequence`.
         readout: from the outputs of the network to its answers, such as a torch.nn.Linear.
         contexts: constant inputs at which to search for fixed points: one, or several by name, such as
             `{"attend colour": [1, 0], "attend motion": [0, 1]}`. Zeros by default.
         lenses: "auto", or the names of the lenses to apply, as `mnemoscope list lenses` prints them: behaviour,
-            gradients, fixed-points, slow-manifold, spectra, fisher, variables.
+            gradients, influence, memory-capacity, fixed-points, slow-manifold, spectra, fisher, variables.
         name: title of the page.
-        options: seed, number of starts and progress bars.
+        options: seed, number of starts, progress bars, and whether to run measurements that take long.
 
     >>> import mnemoscope as ms
     >>> trials = torch.randn(30, 16, 2)
@@ -78,7 +86,7 @@ def inspect(
 
     """
     if isinstance(network, str | Path):
-        given = (inputs, targets, mask, readout, contexts, name)
+        given = (inputs, targets, mask, lengths, readout, contexts, name)
         if any(value is not None for value in given) or lenses != "auto":
             raise ValueError("A run has its own task, trials and readout; omit all arguments but options.")
         return inspect_run(network, options=options)
@@ -88,29 +96,35 @@ def inspect(
         raise ValueError("The network has NaN or infinite weights.")
     wanted = _wanted(lenses, inputs, targets)
     dynamical = cell  # remembers the layout of the network, in which its results take trajectories
+    trials = None if inputs is None else _checked_inputs(inputs, lengths, cell, model)
     if cell.batch_first:
-        inputs, targets, mask = (None if part is None else part.transpose(0, 1) for part in (inputs, targets, mask))
+        targets, mask = (None if part is None else part.transpose(0, 1) for part in (targets, mask))
         model, cell = None if model is None else model.time_first(), cell.time_first()
-    if inputs is not None:
-        inputs = _checked_inputs(inputs, cell, model)
-        targets, mask = (None if part is None else part.to(inputs.device) for part in (targets, mask))
-    elif targets is not None:
-        raise ValueError("Targets are the answers to inputs; pass the inputs too.")
-    behaviour, gradients = None, None
-    if inputs is not None and wanted("behaviour"):
-        behaviour = record_behaviour(model or cell, inputs, targets, readout=readout, mask=mask)
-    if inputs is not None and targets is not None and wanted("gradients"):
+    if trials is not None:
+        targets, mask = (None if part is None else part.to(trials.xs.device) for part in (targets, mask))
+    elif targets is not None or lengths is not None:
+        raise ValueError("Targets and lengths belong to inputs; pass the inputs too.")
+    steps = None if trials is None or trials.mask is None else trials.mask.sum(0)
+    behaviour, duration = None, Duration()
+    if trials is not None and wanted("behaviour"):
+        settings = {"readout": readout, "mask": mask, "lengths": steps}
+        behaviour = record_behaviour(model or cell, trials.xs, targets, **settings)
+    if trials is not None and targets is not None and wanted("gradients"):
         answer = model.readout if model is not None else readout or nn.Identity()
-        gradients = measure_gradients(cell, _encoded(model, inputs), targets, answer, mask)
+        counts = mask if trials.mask is None else trials.mask & (True if mask is None else mask)
+        duration.gradients = measure_gradients(cell, _encoded(model, trials.xs), targets, answer, counts, steps)
+        duration.add("gradients", partial(gradient_section, duration.gradients))
+    settings = {"readout": readout, "lengths": steps, "wanted": wanted, "found": duration}
+    inspect_duration(model or cell, None if trials is None else trials.xs, options, **settings)
     reason = _why_no_fixed_points(cell)
     if reason:
         refuse_fixed_point_options(options, reason)
         if contexts is not None or (lenses != "auto" and wanted("fixed-points")):
             raise ValueError(f"Fixed points are not searched for; omit the contexts and the lenses on them. {reason}")
-    mechanism = None if reason else _mechanism(dynamical, model, inputs, contexts, options, wanted)
+    mechanism = None if reason else _mechanism(dynamical, model, trials, contexts, options, wanted)
     variables = _variables(model, cell, readout, wanted)
     title = name or f"{type(network).__name__}, {sum(weight.numel() for weight in network.parameters()):,} parameters"
-    return _collect(title, network, cell, options, reason, behaviour, gradients, mechanism, variables)
+    return _collect(title, network, cell, options, reason, behaviour, duration, mechanism, variables)
 
 
 def _parts(network: Any, readout: Readout | None) -> tuple[Model | None, Cell, Readout | None]:
@@ -128,13 +142,13 @@ def _parts(network: Any, readout: Readout | None) -> tuple[Model | None, Cell, R
 
 
 def _wanted(
-    lenses: Literal["auto"] | Collection[str], inputs: Tensor | None, targets: Tensor | None
+    lenses: Literal["auto"] | Collection[str], inputs: Tensor | PackedSequence | None, targets: Tensor | None
 ) -> Callable[[str], bool]:
     if lenses == "auto":
         return lambda lens: lens not in ON_REQUEST
     if isinstance(lenses, str):
         lenses = (lenses,)
-    known = ("behaviour", "gradients", "fixed-points", "slow-manifold", *ON_REQUEST)
+    known = (*ON_THE_CELL, "fixed-points", "slow-manifold", *ON_REQUEST)
     known = (*known, *(entry.name for entry in registry.lenses if entry.sections))
     for lens in lenses:
         if lens not in known:
@@ -142,17 +156,38 @@ def _wanted(
                 f"inspect has no lens {lens!r}.{did_you_mean(lens, known)} It applies {', '.join(known)}; call the "
                 f"others directly."
             )
-    on_points = [lens for lens in lenses if lens not in ("behaviour", "gradients", "fixed-points", *ON_REQUEST)]
+    on_points = [lens for lens in lenses if lens not in (*ON_THE_CELL, "fixed-points", *ON_REQUEST)]
     if on_points and "fixed-points" not in lenses:
         raise ValueError(f'The lens {on_points[0]!r} looks at fixed points; add "fixed-points".')
-    if "behaviour" in lenses and inputs is None:
-        raise ValueError('The lens "behaviour" needs inputs.')
+    for lens in ("behaviour", "influence"):
+        if lens in lenses and inputs is None:
+            raise ValueError(f'The lens "{lens}" needs inputs.')
     if "gradients" in lenses and targets is None:
         raise ValueError('The lens "gradients" needs inputs and targets: it follows the loss back through time.')
     return lambda lens: lens in lenses
 
 
-def _checked_inputs(inputs: Tensor, cell: Cell, model: Model | None) -> Float[Tensor, "time batch features"]:
+def _checked_inputs(
+    inputs: Tensor | PackedSequence, lengths: Lengths | None, cell: Cell, model: Model | None
+) -> Inputs:
+    """Return the trials time first, with zeros in place of padding."""
+    if isinstance(inputs, Tensor):
+        _check_dimensions(inputs)
+    given = read_inputs(inputs, batch_first=cell.batch_first, lengths=lengths)
+    xs = without_masked(given.xs, given.mask)
+    if not torch.isfinite(xs).all():
+        raise ValueError("The inputs hold NaN or infinite values. For trials of different lengths, pass lengths=[...].")
+    expected = getattr(cell, "input_size", None)
+    if model is None and expected is not None and xs.shape[2] != expected:
+        raise ValueError(
+            f"The network takes {expected} features, but inputs of shape {tuple(xs.shape)} have {xs.shape[2]} in the "
+            f"last dimension."
+        )
+    weight = next(cell.parameters(), None)
+    return replace(given, xs=xs if weight is None or xs.is_complex() else xs.to(weight))
+
+
+def _check_dimensions(inputs: Tensor) -> None:
     if inputs.dim() == 2:
         raise ValueError(
             f"inputs must have three dimensions, (time, batch, features), but have the shape {tuple(inputs.shape)}. "
@@ -160,16 +195,6 @@ def _checked_inputs(inputs: Tensor, cell: Cell, model: Model | None) -> Float[Te
         )
     if inputs.dim() != 3:
         raise ValueError(f"inputs must be (time, batch, features), but have the shape {tuple(inputs.shape)}.")
-    if not torch.isfinite(inputs).all():
-        raise ValueError("The inputs hold NaN or infinite values. For trials of different lengths, pad with zeros.")
-    expected = getattr(cell, "input_size", None)
-    if model is None and expected is not None and inputs.shape[2] != expected:
-        raise ValueError(
-            f"The network takes {expected} features, but inputs of shape {tuple(inputs.shape)} have "
-            f"{inputs.shape[2]} in the last dimension."
-        )
-    weight = next(cell.parameters(), None)
-    return inputs if weight is None or inputs.is_complex() else inputs.to(weight)
 
 
 def _encoded(model: Model | None, inputs: Tensor) -> Tensor:
@@ -186,7 +211,7 @@ def _why_no_fixed_points(cell: Cell) -> str:
 def _mechanism(
     cell: Cell,
     model: Model | None,
-    inputs: Tensor | None,
+    trials: Inputs | None,
     contexts: Contexts | None,
     options: InspectionOptions,
     wanted: Callable[[str], bool],
@@ -198,9 +223,11 @@ def _mechanism(
     }
     first = next(iter(dynamics.values()))
     visited = None
-    if inputs is not None:
+    if trials is not None:
         with torch.no_grad():
-            visited = run_with_cache(first.cell, _encoded(model, inputs).to(first.input))[1].flat()
+            inputs = _encoded(model, trials.xs).to(first.input)
+            visited = run_with_cache(first.cell, inputs, mask=trials.mask)[1].flat()
+            visited = visited if trials.mask is None else visited.masked_fill(~trials.mask.unsqueeze(2), torch.nan)
     return inspect_mechanism(cell, dynamics, visited, options, wanted=wanted)
 
 
@@ -236,7 +263,7 @@ def _collect(
     options: InspectionOptions,
     reason: str,
     behaviour: Behaviour | None,
-    gradients: GradientNorms | None,
+    duration: Duration,
     mechanism: Mechanism | None,
     variables: Variables | str | None,
 ) -> Inspection:
@@ -249,13 +276,13 @@ def _collect(
     results: dict[str, Result] = {}
     lenses: list[str] = []
     if behaviour is not None:
-        content = replace(content, behaviour=behaviour.summary(), first_sections=[behaviour_section(behaviour)])
+        content = replace(content, behaviour_sections=partial(behaviour_sections, behaviour))
         results["behaviour"] = behaviour
         lenses.append("behaviour")
-    if gradients is not None:
-        content = replace(content, first_sections=[*content.first_sections, gradient_section(gradients)])
-        results["gradients"] = gradients
-        lenses.append("gradients")
+    headline = sentences("" if behaviour is None else behaviour.summary(), duration.headline())
+    content = replace(content, behaviour=headline, duration_sections=duration.sections)
+    results |= duration.results
+    lenses += duration.lenses
     if mechanism is not None:
         results |= mechanism.results
         lenses += mechanism.lenses
@@ -276,9 +303,11 @@ def _collect(
         add_citations(content, lenses),
         results,
         behaviour=behaviour,
+        influence=duration.influence,
+        capacity=duration.capacity,
         fixed_points=None if mechanism is None else mechanism.fixed_points,
         contexts={} if mechanism is None else mechanism.contexts,
         slow_manifold=None if mechanism is None else mechanism.slow_manifold,
-        gradients=gradients,
+        gradients=duration.gradients,
         variables=found,
     )

@@ -26,6 +26,8 @@ class InspectionOptions:
     """The command that the page names as its origin."""
     progress: bool = True
     """Whether to show progress bars."""
+    full: bool = False
+    """Whether to run the measurements that take longer than some seconds, such as long delays of large networks."""
     certify: bool = False
     """Whether to prove that the set of fixed points is complete within its box, for states of up to three numbers."""
 

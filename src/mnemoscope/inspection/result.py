@@ -14,7 +14,16 @@ from mnemoscope.inspection.attention import AttentionFindings
 from mnemoscope.inspection.problems import ProblemFindings
 from mnemoscope.inspection.relations import RelationFindings
 from mnemoscope.inspection.tape import TapeFindings
-from mnemoscope.lenses import Behaviour, FixedPoints, GradientNorms, SlowManifold, Variables
+from mnemoscope.lenses import (
+    Behaviour,
+    FixedPoints,
+    GradientNorms,
+    Influence,
+    MemoryCapacity,
+    SlowManifold,
+    SpanScores,
+    Variables,
+)
 from mnemoscope.lenses.result import Result
 from mnemoscope.lenses.tape import UniformFixedPoints
 from mnemoscope.report import NetworkPage, render_page, write_page
@@ -32,6 +41,12 @@ class Inspection:
     """Where `save` writes the page of a run: `page.html` in its folder."""
     behaviour: Behaviour | None = None
     """Answers of the network on the given inputs, or on the test trials of its task."""
+    spans: SpanScores | None = None
+    """Accuracy of a run at several delays, lengths or numbers of items, if its task has such a setting."""
+    influence: Influence | None = None
+    """How much an input changes later outputs and states, if there are inputs."""
+    capacity: MemoryCapacity | None = None
+    """Measured memory capacity; None for a network with attention or a tape, or if it takes long."""
     fixed_points: FixedPoints | None = None
     """Fixed points in the first context. None for a relational network, a network that attends to its past, and a large
     Turing machine, which has `uniform_fixed_points` instead."""
@@ -40,7 +55,7 @@ class Inspection:
     slow_manifold: SlowManifold | None = None
     """The slow manifold on which most states of the network settle, if there is one."""
     gradients: GradientNorms | None = None
-    """How much of the loss reaches each step, if targets were given."""
+    """How much of the loss reaches each step, if targets were given; for a run, before and after training."""
     variables: Variables | None = None
     """Variables of a network trained on variable binding, if they could be found."""
     attention: AttentionFindings | None = None
@@ -58,6 +73,8 @@ class Inspection:
         """Return the findings in sentences."""
         findings = (
             self.behaviour,
+            self.spans,
+            self.influence,
             self.fixed_points,
             self.slow_manifold,
             self.uniform_fixed_points,

@@ -8,13 +8,16 @@ Which lenses apply depends on the network:
 | network that attends to its past | attention, gradients |
 | large Turing machine | tape, gradients, fixed points on a uniform tape |
 | small Turing machine | tape, gradients, fixed points, and the registered lenses on them |
-| any other | fixed points, a slow manifold, variables, and the registered lenses on them |
+| any other | gradients, memory capacity, fixed points, a slow manifold, variables, and the registered lenses on them |
+
+All but relational networks begin with behaviour, spans and influence.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +27,17 @@ from torch import Tensor
 from mnemoscope.base.array_types import Float
 from mnemoscope.cells import run_with_cache
 from mnemoscope.inspection.attention import inspect_attention, why_no_fixed_points
-from mnemoscope.inspection.behaviour import behaviour_section
+from mnemoscope.inspection.behaviour import behaviour_sections, gradient_section
+from mnemoscope.inspection.cost import HOW_TO_MEASURE, is_quick
+from mnemoscope.inspection.duration import Duration, inspect_duration
+from mnemoscope.inspection.gradients import gradients_before_and_after
 from mnemoscope.inspection.mechanism import TRAJECTORIES, inspect_mechanism, sample_states
 from mnemoscope.inspection.options import DEFAULT_OPTIONS, InspectionOptions, refuse_fixed_point_options
 from mnemoscope.inspection.page import LoadedRun, page_of_run
 from mnemoscope.inspection.problems import inspect_problems
 from mnemoscope.inspection.relations import inspect_relations
 from mnemoscope.inspection.result import Inspection
+from mnemoscope.inspection.spans import measure_spans, spans_section
 from mnemoscope.inspection.tape import POOL, TapeFindings, inspect_tape, is_large, uniform_fixed_points_section
 from mnemoscope.inspection.uses import add_citations
 from mnemoscope.inspection.variables import inspect_variables, variables_section
@@ -39,13 +46,15 @@ from mnemoscope.lenses.result import Result
 from mnemoscope.lenses.tape import find_uniform_fixed_points, make_uniform
 from mnemoscope.memory.tape import TuringMachine
 from mnemoscope.relational import SingleStepModel
-from mnemoscope.report import NetworkPage
+from mnemoscope.report import NetworkPage, Section, sentences
 from mnemoscope.report.markup import check_report_extra
 from mnemoscope.tasks import RelationalSequence
 from mnemoscope.training import load_model
 
 BATCH = 64
 """Test sequences whose states are starts of the search."""
+GRADIENT_BATCH = 8
+"""Test sequences through which the loss is followed back."""
 
 
 def inspect_run(folder: str | Path, *, options: InspectionOptions = DEFAULT_OPTIONS) -> Inspection:
@@ -139,6 +148,7 @@ def _inspect_recurrent(run: LoadedRun, tape: TapeFindings | None = None) -> Insp
         content,
         [*mechanism.lenses, *lenses],
         results,
+        _gradients(run) if tape is None else None,
         fixed_points=mechanism.fixed_points,
         slow_manifold=mechanism.slow_manifold,
         variables=found,
@@ -146,21 +156,46 @@ def _inspect_recurrent(run: LoadedRun, tape: TapeFindings | None = None) -> Insp
     )
 
 
+def _gradients(run: LoadedRun) -> Duration:
+    """Return the gradients of the loss before and after training."""
+    found = Duration()
+    batch = run.task.batch(GRADIENT_BATCH, run.config.seed, 0, "test")
+    if not is_quick(run.model.cell, len(batch.mask), GRADIENT_BATCH, run.options, passes=12):  # two networks, float64
+        found.explain("Gradients of the loss", f"Not measured, since it takes long. {HOW_TO_MEASURE}")
+        return found
+    found.gradients = gradients_before_and_after(run.config, run.task, run.model, batch)
+    found.add("gradients", partial(gradient_section, found.gradients))
+    return found
+
+
 def _inspection(
     run: LoadedRun,
     content: NetworkPage,
     lenses: Sequence[str],
     results: Mapping[str, Result | None],
+    duration: Duration | None = None,
     **findings: Any,
 ) -> Inspection:
-    """Return the findings with the behaviour of the network on test trials in front of them."""
+    """Return the findings with what the network does on test trials, and for how long it remembers, before them."""
     kept = {name: result for name, result in results.items() if result is not None}
     if not isinstance(run.model, SingleStepModel):
         batch = run.task.batch(BATCH, run.config.seed, 0, "test")
-        behaviour = record_behaviour(run.model, batch.inputs, batch.targets, mask=batch.mask)
-        content = replace(content, behaviour=behaviour.summary(), first_sections=[behaviour_section(behaviour)])
-        kept, lenses = {"behaviour": behaviour, **kept}, ["behaviour", *lenses]
-        findings["behaviour"] = behaviour
+        behaviour = record_behaviour(run.model, batch.inputs, batch.targets, mask=run.task.recalled(batch))
+        spans, note = measure_spans(run) if run.task.longest_span else (None, "")
+
+        def sections() -> list[Section]:
+            measured = [spans_section(spans, note, run.task.span_label)] if spans is not None or note else []
+            return [*behaviour_sections(behaviour), *measured]
+
+        duration = inspect_duration(run.model, batch.inputs, run.options, found=duration)
+        on_spans = "" if spans is None else spans.summary()
+        headline = sentences(behaviour.summary(), on_spans, duration.headline())
+        content = replace(content, behaviour=headline, behaviour_sections=sections, duration_sections=duration.sections)
+        first = {"behaviour": behaviour, "spans": spans, **duration.results}
+        kept = {**{name: result for name, result in first.items() if result is not None}, **kept}
+        lenses = ["behaviour", *duration.lenses, *lenses]
+        findings |= {"behaviour": behaviour, "spans": spans}
+        findings |= {"influence": duration.influence, "capacity": duration.capacity, "gradients": duration.gradients}
     content = add_citations(content, lenses, run.config)
     return Inspection(content, kept, run.folder / "page.html", **findings)
 

@@ -31,6 +31,7 @@ def inspect_slow_manifold(
     if dynamics.size > LARGEST:
         return None
     states = visited.flatten(0, 1).to(dynamics.origin)
+    states = states[states.isfinite().all(1)]
     number = min(STARTS, STARTS * LARGE // dynamics.size)
     chosen = torch.randperm(len(states), generator=torch.Generator().manual_seed(seed))[:number]
     memory = find_slow_manifold(dynamics, starts=states[chosen], fixed_points=fp, seed=seed)

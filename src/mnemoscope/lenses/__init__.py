@@ -14,7 +14,11 @@ from mnemoscope.lenses.attractors import (
     find_cycles as find_cycles,
     lyapunov_spectrum as lyapunov_spectrum,
 )
-from mnemoscope.lenses.behaviour import Behaviour as Behaviour, record_behaviour as record_behaviour
+from mnemoscope.lenses.behaviour import (
+    Behaviour as Behaviour,
+    SpanScores as SpanScores,
+    record_behaviour as record_behaviour,
+)
 from mnemoscope.lenses.bifurcations import (
     BifurcationDiagram as BifurcationDiagram,
     interpolate_inputs as interpolate_inputs,
@@ -53,6 +57,7 @@ from mnemoscope.lenses.fixed_points.starts import (
     Several as Several,
 )
 from mnemoscope.lenses.gradients import GradientNorms as GradientNorms, gradient_norms as gradient_norms
+from mnemoscope.lenses.influence import Influence as Influence, measure_influence as measure_influence
 from mnemoscope.lenses.recall import (
     Basin as Basin,
     Load as Load,

@@ -13,8 +13,10 @@ FORMER_NAMES = {
 """Names of lenses on pages that earlier versions wrote, and their names of today."""
 
 LENSES = """
-behaviour | what a network answers on trials: inputs, targets and outputs, and the score at every step
+behaviour | what a network answers on trials: inputs, targets and outputs, and scores by step, position and delay
     mnemoscope | mnemoscope.lenses:record_behaviour | mnemoscope | behaviour
+influence | how much an input k steps ago changes outputs and states: it is replaced by that of another trial
+    mnemoscope | mnemoscope.lenses:measure_influence | mnemoscope | behaviour
 fixed-points | all fixed points, their types and time constants, and whether the set is complete
     Sussillo & Barak 2013; Jang, Eq 1-13 | mnemoscope.lenses:find_fixed_points | sussillo2013 jang | dynamics
 slow-manifold | approximate continuous memories: line, ring, plane, sphere or torus, its drift and lifetime

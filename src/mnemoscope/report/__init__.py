@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         NetworkPage as NetworkPage,
         lens_sections as lens_sections,
         render_page as render_page,
+        sentences as sentences,
         write_page as write_page,
     )
 

@@ -25,6 +25,8 @@ class Section:
     title: str
     lead: str
     html: str
+    part: str = ""
+    """Heading of the part of the page that the section belongs to; sections of a part follow each other."""
 
 
 LENSES_META = "mnemoscope:lenses"
@@ -47,7 +49,7 @@ def render_document(title: str, summary: str, sections: Sequence[Section], lense
         title=title,
         summary=escaped_already(summary),
         sections=[
-            (anchor, section.title, section.lead, escaped_already(section.html))
+            (anchor, section.title, section.lead, escaped_already(section.html), section.part)
             for anchor, section in _with_anchors(sections)
         ],
         palette=PALETTE,

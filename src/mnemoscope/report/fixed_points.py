@@ -128,11 +128,28 @@ def _headline_of_points(fp: FixedPoints) -> str:
         parts.append(_are(count["unstable"], "unstable in every direction"))
     if count["marginal"]:
         parts.append(_are(count["marginal"], "marginal, on the very edge of stability"))
+    closing = _closing(fp, stable, count["marginal"])
     if len(fp) == 1:
-        return f"At this input the network has one fixed point, and it {parts[0].partition(' ')[2]}."
+        return f"At this input one fixed point was found, and it {parts[0].partition(' ')[2]}.{closing}"
     split = f"all {parts[0].partition(' ')[2]}" if len(parts) == 1 else "; ".join([*parts[:-1], f"and {parts[-1]}"])
-    closing = "" if stable or count["marginal"] else " None is stable, so the network stays at none of them."
     return f"At this input the network can rest at {len(fp)} points: {split}.{closing}"
+
+
+def _closing(fp: FixedPoints, stable: int, marginal: int) -> str:
+    """Return a sentence on what the points mean for memory if no two of them can hold one."""
+    if stable > 1 or marginal:
+        return ""
+    if not stable:
+        stays = "It is not stable, so the network does not stay there"
+        stays = stays if len(fp) == 1 else "None is stable, so the network stays at none of them"
+        return f" {stays}: what it remembers, if anything, is in its motion."
+    slowest = float(fp.time_constants[fp.kind.index("stable")].max())
+    unit = "units of time" if fp.continuous else "steps"
+    decay = f" Its slowest mode decays by a factor of e in {format_number(slowest)} {unit}." if slowest > 0 else ""
+    return (
+        f" A single stable point cannot tell inputs apart: what the network remembers, if anything, it holds on the "
+        f"way there or elsewhere.{decay}"
+    )
 
 
 def completeness_verdict(fp: FixedPoints) -> Verdict:

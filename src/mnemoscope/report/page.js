@@ -95,6 +95,21 @@
     button.addEventListener("click", () => select(button.closest("tr").dataset.point));
   }
 
+  // What is wider than its box: a hint above it, and a faded edge while there is more to the right.
+  for (const box of all(".scroll, .pane")) {
+    const hint = document.createElement("p");
+    hint.className = "hint";
+    hint.textContent = box.matches(".scroll") ? "Scroll the table sideways for more columns →" : "Scroll the figure sideways →";
+    box.before(hint);
+    const update = () => {
+      hint.hidden = box.scrollWidth <= box.clientWidth + 8;
+      box.classList.toggle("more", box.scrollLeft + box.clientWidth < box.scrollWidth - 2);
+    };
+    box.addEventListener("scroll", update, { passive: true });
+    new ResizeObserver(update).observe(box);
+    update();
+  }
+
   // Copying: use the clipboard if it is allowed, otherwise select the text.
   for (const button of all("button[data-copy]")) {
     button.addEventListener("click", async () => {

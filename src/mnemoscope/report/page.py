@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,9 @@ from mnemoscope.report.plots import SYMBOLS
 from mnemoscope.report.provenance import citation_section, provenance_section
 from mnemoscope.report.state_space import state_space_section
 from mnemoscope.report.training_curve import training_section
+
+WHAT, HOW_LONG, HOW, ABOUT = "What it does", "How long it remembers", "How it remembers", "About this page"
+"""Parts of a page, in order."""
 
 
 @dataclass(frozen=True)
@@ -57,9 +60,11 @@ class NetworkPage:
     slow_manifold: SlowManifold | None = None
     """The slow manifold on which most states settle, for the first sentences."""
     behaviour: str = ""
-    """How the network behaves on trials, in sentences that come before all others."""
-    first_sections: Sequence[Section] = ()
-    """Sections before those of the fixed points: what the network does comes before how."""
+    """How the network behaves on trials, and for how long inputs matter, in sentences that come before all others."""
+    behaviour_sections: Callable[[], Sequence[Section]] = list
+    """Function that returns the sections on what the network does, which come first. It draws their figures."""
+    duration_sections: Callable[[], Sequence[Section]] = list
+    """The same on how long it remembers, which come next; then come those on how."""
 
 
 @dataclass(frozen=True)
@@ -92,13 +97,15 @@ def write_page(path: str | Path, page: NetworkPage) -> Path:
 
 def render_page(page: NetworkPage) -> str:
     """Return the page as text."""
-    sections = [*page.first_sections]
+    mechanism, rest = [*page.sections], [citation_section(page.cites), provenance_section(page.command)]
     if page.fixed_points is not None:
-        sections += _fixed_point_sections(page.fixed_points, page.trajectories)
-    sections += page.sections
+        mechanism = [*_fixed_point_sections(page.fixed_points, page.trajectories), *mechanism]
     if page.curve:
-        sections.append(training_section(page.curve, page.baseline, page.baseline_label))
-    sections += [citation_section(page.cites), provenance_section(page.command)]
+        rest = [training_section(page.curve, page.baseline, page.baseline_label), *rest]
+    parts = {WHAT: page.behaviour_sections(), HOW_LONG: page.duration_sections(), HOW: mechanism, ABOUT: rest}
+    if not parts[WHAT] and not parts[HOW_LONG]:  # nothing to set apart
+        parts = {"": [*mechanism, *rest]}
+    sections = [replace(section, part=part) for part, chosen in parts.items() for section in chosen]
     return render_document(page.title, _summary(page), sections, page.lenses)
 
 
@@ -115,13 +122,13 @@ def _summary(page: NetworkPage) -> str:
     fp = page.fixed_points
     if fp is None:
         return render_template(
-            "summary_without_points.html", lead=_sentences(page.behaviour, page.lead), facts=page.facts
+            "summary_without_points.html", lead=sentences(page.behaviour, page.lead), facts=page.facts
         )
     slow = fp.slow if fp.slow is not None and len(fp.slow) else None
     return render_template(
         "summary.html",
         facts=page.facts,
-        lead=_sentences(page.behaviour, headline(fp, page.slow_manifold)),
+        lead=sentences(page.behaviour, headline(fp, page.slow_manifold)),
         groups=groups(fp),
         symbols=SYMBOLS,
         slow=0 if slow is None else len(slow),
@@ -133,5 +140,6 @@ def _summary(page: NetworkPage) -> str:
     )
 
 
-def _sentences(*texts: str) -> str:
+def sentences(*texts: str) -> str:
+    """Join texts, without the empty ones."""
     return " ".join(text for text in texts if text)

@@ -8,7 +8,7 @@ from typing import Any
 
 from mnemoscope.base.lazy_imports import import_report_extra
 from mnemoscope.drawing.axes import new_figure
-from mnemoscope.drawing.svg import COLOUR, add_legend, inline_svg, style_page_axes
+from mnemoscope.drawing.svg import COLOUR, PHONE_WIDTH, add_legend, inline_svg, style_page_axes
 from mnemoscope.report.document import Section
 from mnemoscope.report.markup import render_template
 from mnemoscope.report.numbers import format_number, pluralise
@@ -29,7 +29,8 @@ def training_section(
     omitted += omitted_of_test
     notes = [f"{pluralise(omitted, 'value')} not finite and not drawn."] if omitted else []
     last = [f"{name.replace('_', ' ')} {format_number(float(value))}" for name, value in _last(records).items()]
-    svg = _draw(training, test, baseline, baseline_label) if training or test else None
+    several_steps = len({step for step, _ in training + test}) > 1  # a single step is no curve: the text gives it
+    svg = _draw(training, test, baseline, baseline_label) if several_steps else None
     html = render_template("training_curve.html", svg=svg, notes=notes, last=last)
     return Section("Training", _lead(training, test, baseline, baseline_label), html)
 
@@ -73,13 +74,14 @@ def _thinned(series: Series) -> tuple[list[float], list[float]]:
 
 
 def _draw(training: Series, test: Series, baseline: float | None, baseline_label: str) -> str:
-    figure = new_figure(7.2, 3.1)
+    figure = new_figure(PHONE_WIDTH, 3.1)
     axes = figure.add_subplot()
     if training:
         dot = "o" if len(training) == 1 else None
         axes.plot(*_thinned(training), color=COLOUR["path"], linewidth=1.1, marker=dot, label="training loss")
     if test:
-        axes.plot(*_thinned(test), color=COLOUR["stable"], linewidth=2, marker="o", markersize=3.5, label="test loss")
+        size = 7 if len(test) == 1 else 3.5
+        axes.plot(*_thinned(test), color=COLOUR["stable"], linewidth=2, marker="o", markersize=size, label="test loss")
     if baseline is not None and isfinite(baseline):
         label = f"{baseline_label}: {format_number(baseline)}"
         axes.axhline(baseline, color=COLOUR["ink"], linewidth=1.2, linestyle=(0, (4, 3)), label=label)

@@ -36,6 +36,8 @@ class _Scale:
     """Whether the axis is logarithmic."""
     ticks: tuple[list[float], list[str]] | None
     """Positions and labels where every value has a label; None: automatic ticks."""
+    nominal: bool = False
+    """Whether the values are names without an order, which no line may join."""
 
 
 def draw_objective(sweep: Sweep, points: Sequence[PointResult]) -> Figure:
@@ -53,7 +55,10 @@ def draw_objective(sweep: Sweep, points: Sequence[PointResult]) -> Figure:
         axes.plot(*zip(*runs, strict=True), "o", color=COLOUR["stable"], alpha=0.5, markersize=5, markeredgewidth=0)
         if isinstance(values, Choices):
             means = [(position, mean(group)) for position, group in _by_position(runs) if group]
-            axes.plot(*zip(*means, strict=True), color=COLOUR["muted"], linewidth=1.2)
+            if scale.nominal:
+                axes.plot(*zip(*means, strict=True), "_", color=COLOUR["muted"], markersize=26, markeredgewidth=1.8)
+            else:
+                axes.plot(*zip(*means, strict=True), color=COLOUR["muted"], linewidth=1.2)
         best = [(scale.position(valued[0].values[name]), run.value) for run in valued[0].runs]
         ring: dict[str, Any] = {
             "markersize": 10,
@@ -121,7 +126,7 @@ def _scale(name: str, values: Distribution) -> _Scale:
     labels = [_text(value) for value in values.values]
     if len(numbers) < len(labels):
         positions = [*map(float, range(len(labels)))]
-        return _Scale(name, lambda value: float(labels.index(_text(value))), False, (positions, labels))
+        return _Scale(name, lambda value: float(labels.index(_text(value))), False, (positions, labels), nominal=True)
     ticks = ([*map(float, numbers)], labels) if len(labels) <= MOST_TICKS else None
     return _Scale(name, float, min(numbers) > 0 and max(numbers) >= 8 * min(numbers), ticks)
 

@@ -49,7 +49,10 @@ def _best_section(result: SweepResult) -> Section:
 
 def _objective_section(result: SweepResult) -> Section:
     objective, fields = result.sweep.objective, ", ".join(result.sweep.over)
-    caption = f"Every run; rings mark the best point. For a list of values, the line is the mean {objective}."
+    caption = (
+        f"Every run; rings mark the best point. For a list of numbers the line is the mean {objective}, for a list of "
+        f"names the dash."
+    )
     figure = draw_objective(result.sweep, result.points)
     markup = figure_markup(figure, "fields", alt=f"{objective} against {fields}", caption=caption)
     return Section("Effect of each field", f"The {objective} against each field.", markup)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
@@ -27,12 +27,20 @@ class Adding(GeneratedTask):
 
     length: int = 200
 
+    span_label: ClassVar[str] = "length"
     tolerance: ClassVar[float] = 0.04
     """Largest error of a sum that counts as right: the criterion of Hochreiter & Schmidhuber 1997."""
 
     def __post_init__(self) -> None:
         if self.length < 2:
             raise ValueError(f"Two numbers need a sequence of at least 2 steps, but length is {self.length}.")
+
+    @property
+    def longest_span(self) -> int:
+        return self.length
+
+    def at(self, length: int, /) -> Adding:
+        return replace(self, length=length)
 
     @property
     def input_size(self) -> int:

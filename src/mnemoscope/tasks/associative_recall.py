@@ -31,6 +31,7 @@ class Recall(BitTask):
     most: int = 6
     curriculum: str = ""
 
+    span_label: ClassVar[str] = "number of items"
     closed: ClassVar[bool] = False
     """Whether a mark also ends the query."""
 
@@ -48,6 +49,10 @@ class Recall(BitTask):
 
     def stages(self) -> Sequence[Recall]:
         return self._stages_by("most", least=self.fewest)
+
+    @property
+    def longest_span(self) -> int:
+        return self.most
 
     def at(self: _Recall, items: int, item_length: int | None = None) -> _Recall:
         """Return the task with lists of `items` items, and items of another length if `item_length` is given."""

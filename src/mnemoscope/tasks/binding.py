@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -37,6 +38,8 @@ class VariableBinding(GeneratedTask):
     test_horizon: int = 200
     curriculum: str = ""
 
+    span_label: ClassVar[str] = "horizon"
+
     def __post_init__(self) -> None:
         check_whole(1, variables=self.variables, size=self.size, horizon=self.horizon, test_horizon=self.test_horizon)
         parse_selection(self.rule, self.variables, self.size)  # raises for a wrong rule
@@ -57,6 +60,13 @@ class VariableBinding(GeneratedTask):
 
     def stages(self) -> Sequence[VariableBinding]:
         return self._stages_by("horizon")
+
+    @property
+    def longest_span(self) -> int:
+        return self.horizon
+
+    def at(self, horizon: int, /) -> VariableBinding:
+        return replace(self, horizon=horizon, test_horizon=horizon, curriculum="")
 
     def batch(self, size: int, seed: int, number: int, split: Split = "train") -> Batch:
         if split == "train":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import torch
 from torch import Tensor
@@ -28,9 +28,15 @@ class Copying(BitTask):
     longest: int = 20
     curriculum: str = ""
 
+    span_label: ClassVar[str] = "length"
+
     def __post_init__(self) -> None:
         check_range("length", self.shortest, self.longest)
         super().__post_init__()
+
+    @property
+    def longest_span(self) -> int:
+        return self.longest
 
     def stages(self) -> Sequence[Copying]:
         return self._stages_by("longest", least=self.shortest)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import log
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from mnemoscope.base.array_types import Float, Int
+from mnemoscope.base.array_types import Bool, Float, Int
 from mnemoscope.tasks.task import Batch, GeneratedTask, Split
 
 
@@ -35,6 +36,8 @@ class Copy(GeneratedTask):
     alphabet: int = 8
     curriculum: str = ""
 
+    span_label: ClassVar[str] = "delay"
+
     def __post_init__(self) -> None:
         if self.delay < 1:
             raise ValueError(f"The delay between symbols and recall must be at least 1, but delay is {self.delay}.")
@@ -46,6 +49,13 @@ class Copy(GeneratedTask):
 
     def stages(self) -> Sequence[Copy]:
         return self._stages_by("delay")
+
+    @property
+    def longest_span(self) -> int:
+        return self.delay
+
+    def at(self, delay: int, /) -> Copy:
+        return replace(self, delay=delay, curriculum="")
 
     @property
     def length(self) -> int:
@@ -73,6 +83,12 @@ class Copy(GeneratedTask):
     def _shown_at(self, batch: int, generator: torch.Generator) -> Int[Tensor, "symbols batch"]:
         """Return the steps at which the symbols are shown."""
         return torch.arange(self.symbols).unsqueeze(1).expand(-1, batch)
+
+    def recalled(self, batch: Batch) -> Bool[Tensor, "time batch"]:
+        """Return the steps at which symbols are due; blanks count in the loss, but need no memory."""
+        due = torch.zeros_like(batch.mask)
+        due[-self.symbols :] = True
+        return due
 
     def scores(self, outputs: Float[Tensor, "time batch classes"], batch: Batch) -> dict[str, float]:
         """Return `accuracy`, the fraction of recalled symbols that are right; the blanks before do not count."""
@@ -140,7 +156,10 @@ class TransferCopy(Copy):
     @property
     def test_task(self) -> Copy:
         """The copy task of the validation and test splits."""
-        return Copy(self.test_delay, self.symbols, self.alphabet)
+        return self.at(self.test_delay)
+
+    def at(self, delay: int, /) -> Copy:
+        return Copy(delay, self.symbols, self.alphabet)
 
     def batch(self, size: int, seed: int, number: int, split: Split = "train") -> Batch:
         if split == "train":

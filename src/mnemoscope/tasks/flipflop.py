@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -38,6 +39,10 @@ class FlipFlop(GeneratedTask):
     apart: int = 0
     settle: int = 0
 
+    span_label: ClassVar[str] = "holding time"
+    rare: ClassVar[float] = 1e-12
+    """Rate at which no pulse follows the first ones."""
+
     def __post_init__(self) -> None:
         if self.bits < 1:
             raise ValueError(f"A flip-flop needs at least one bit, but bits is {self.bits}.")
@@ -67,6 +72,20 @@ class FlipFlop(GeneratedTask):
     def _first(self) -> int:
         """First step that counts."""
         return self.settle + (self.bits - 1) * self.apart
+
+    @property
+    def longest_span(self) -> int:
+        """The longest time for which a bit may have to be held; 0 if pulses arrive in one channel at a time."""
+        return 0 if self.apart else self.length - 1
+
+    def at(self, steps: int, /) -> FlipFlop:
+        """Return the task with pulses at the first step alone, in which the bits held so many steps later count."""
+        if self.apart:
+            raise ValueError("Pulses that come one at a time leave no common time since the pulses: omit apart.")
+        shortest = max(self.width, self.settle, 1)
+        if steps < shortest:
+            raise ValueError(f"Bits are held after pulse and settling, from step {shortest} on, but steps is {steps}.")
+        return replace(self, length=steps + 1, rate=self.rare, settle=steps)
 
     @property
     def input_size(self) -> int:

@@ -70,6 +70,8 @@ class Task(ABC):
     """Options that do not change a batch, such as the folder of its data. The hash of a run ignores them."""
     baseline_label: ClassVar[str] = "without memory"
     """Phrase that describes how the baseline loss is reached."""
+    span_label: ClassVar[str] = ""
+    """Name of the setting that lengthens the memory that the task needs: "delay", "length"; "" if it has none."""
 
     @property
     @abstractmethod
@@ -121,6 +123,25 @@ class Task(ABC):
 
     def prepare(self, progress: bool = True) -> None:  # noqa: B027 (most tasks have nothing to prepare)
         """Download and check the data, so that training does not fail later."""
+
+    def recalled(self, batch: Batch) -> Bool[Tensor, "time batch"]:
+        """Return the steps at which memory is tested: those that count in the scores."""
+        return batch.mask
+
+    @property
+    def longest_span(self) -> int:
+        """The longest span in training; 0 for a task without one."""
+        return 0
+
+    def at(self, span: int, /) -> Task:
+        """Return the task with this span in every split, such as a delay that training never shows.
+
+        >>> from mnemoscope.tasks import Copy
+        >>> task = Copy(delay=20)
+        >>> task.span_label, task.longest_span, task.at(40).delay
+        ('delay', 20, 40)
+        """
+        raise ValueError(f"{type(self).__name__} has no option for how long a network must remember.")
 
     def stream(self, size: int, seed: int, start: int = 0, split: Split = "train") -> Iterator[Batch]:
         """Return an endless iterator over the batches `start`, `start + 1`, ..."""

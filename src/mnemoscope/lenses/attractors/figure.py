@@ -102,8 +102,9 @@ def draw_attractors(attractors: Attractors, colours: Mapping[str, str] = LIGHT, 
     left: Any = figure.add_subplot(grid[0], projection="3d" if dims == 3 else "rectilinear")
     right = figure.add_subplot(grid[1])
     drawn = [row for row, kind in enumerate(attractors.kind) if kind != Kind.DIVERGED]
-    for row in drawn:
-        _draw_attractor(left, attractors, row, colours[COLOUR_KEYS[attractors.kind[row]]])
+    paths = [_draw_attractor(left, attractors, row, colours[COLOUR_KEYS[attractors.kind[row]]]) for row in drawn]
+    if paths:
+        _show_surroundings(left, np.concatenate(paths))
     labels = ("state", "next state") if len(attractors.labels) == 1 else attractors.labels
     label_axes(left, labels, font_size)
     left.set_title("Attractors" if drawn else _divergence_title(attractors), fontsize=11)
@@ -120,8 +121,11 @@ def draw_attractors(attractors: Attractors, colours: Mapping[str, str] = LIGHT, 
     return figure
 
 
-def _draw_attractor(axes: Any, attractors: Attractors, row: int, colour: str) -> None:
-    """Draw a fixed point as a dot, a cycle as a polygon, anything else as its states, or as a line for a flow."""
+def _draw_attractor(axes: Any, attractors: Attractors, row: int, colour: str) -> np.ndarray:
+    """Draw a fixed point as a dot, a cycle as a polygon, anything else as its states, or as a line for a flow.
+
+    The drawn coordinates (points, dims) are returned.
+    """
     kind, path = attractors.kind[row], attractors.paths[row].numpy()
     if path.shape[1] == 1:
         path = np.stack([path[:-1, 0], path[1:, 0]], axis=1)  # each state against the next
@@ -131,10 +135,20 @@ def _draw_attractor(axes: Any, attractors: Attractors, row: int, colour: str) ->
         axes.plot(*path.T, color=colour, linewidth=0.8, alpha=0.6)
     elif attractors.dt is not None and not at_rest:
         axes.plot(*path.T, color=colour, linewidth=1)
-        return
+        return path
     size = 42 if at_rest else 22 if kind == Kind.CYCLE else 5
     style = {"edgecolor": "white", "linewidth": 0.5 if size > 5 else 0}
-    axes.scatter(*(path[-1:] if at_rest else path).T, color=colour, s=size, **style)
+    path = path[-1:] if at_rest else path
+    axes.scatter(*path.T, color=colour, s=size, **style)
+    return path
+
+
+def _show_surroundings(axes: Any, coordinates: np.ndarray) -> None:
+    """Show a unit around a single point, whose ticks would otherwise be those of rounding errors."""
+    extent, centre = np.ptp(coordinates, axis=0).max(), coordinates.mean(0).round(6)
+    if extent <= 1e-6 * max(1.0, float(np.abs(coordinates).max())):
+        for letter, middle in zip("xyz", centre, strict=False):
+            axes.set(**{f"{letter}lim": (middle - 1, middle + 1)})
 
 
 def _name(attractors: Attractors, row: int) -> str:

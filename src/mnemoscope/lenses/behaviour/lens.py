@@ -5,28 +5,37 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence
 
 from mnemoscope.base.array_types import Bool, Float
 from mnemoscope.base.progress import show_slow
-from mnemoscope.cells import Cell, Model, Network, as_cell, scan
-from mnemoscope.lenses.behaviour.result import Behaviour, Kind
+from mnemoscope.cells import Lengths, Model, Network, as_cell, read_inputs, scan
+from mnemoscope.lenses.behaviour.result import Behaviour
+from mnemoscope.lenses.behaviour.scores import (
+    Targets,
+    delays,
+    kind_of,
+    means_by,
+    positions,
+    score_answers,
+    scored_steps,
+    uninformed_score,
+)
 
 SHOWN = 3
 """Number of trials that are kept in full."""
-
-Targets = Tensor
-"""(time, batch, outputs) of float values or bool bits, or (time, batch) of class numbers."""
 
 
 @show_slow("behaviour")
 def record_behaviour(
     network: Network,
-    inputs: Float[Tensor, "time batch features"],
+    inputs: Float[Tensor, "time batch features"] | PackedSequence,
     targets: Targets | None = None,
     *,
     readout: Callable[[Tensor], Tensor] | None = None,
     mask: Bool[Tensor, "time batch"] | None = None,
+    lengths: Lengths | None = None,
 ) -> Behaviour:
     """Run a network over trials, and score its answers at each step.
 
@@ -39,6 +48,7 @@ def record_behaviour(
             count.
         readout: from the outputs of a cell to answers; by default the network's own, or none.
         mask: False at steps that do not count.
+        lengths: number of steps of each trial; what follows is padding, and does not count.
 
     >>> import mnemoscope as ms
     >>> model = ms.Model(ms.cells.GRU(3, 8), output_size=2)
@@ -48,27 +58,36 @@ def record_behaviour(
     """
     network = network if isinstance(network, Model) else as_cell(network)
     cell = network.cell if isinstance(network, Model) else network
+    given = read_inputs(inputs, batch_first=cell.batch_first, lengths=lengths)
     if cell.batch_first:
         network = network.time_first()
-        inputs, targets, mask = inputs.transpose(0, 1), _transposed(targets), _transposed(mask)
-    outputs = answers(network, inputs, readout)
+        targets, mask = _transposed(targets), _transposed(mask)
+    outputs = answers(network, given.xs, readout, given.mask)
+    trials = given.xs.shape[1]
+    shown_inputs, shown_outputs = (_without_padding(part[:, :SHOWN], given.mask).cpu() for part in (given.xs, outputs))
     if targets is None:
-        return Behaviour("unknown", inputs[:, :SHOWN].cpu(), outputs[:, :SHOWN].cpu(), inputs.shape[1])
+        return Behaviour("unknown", shown_inputs, shown_outputs, trials)
     targets = targets.to(outputs.device)
     kind = kind_of(targets, outputs)
-    counts = scored_steps(targets, mask)
-    correct = _scores(kind, outputs, targets, counts)
-    by_step = correct.sum(1) / counts.sum(1)  # NaN where nothing counts
+    counts = scored_steps(targets, mask if given.mask is None else given.mask & (True if mask is None else mask))
+    scores = score_answers(kind, outputs, targets, counts)
+    since = delays(given.xs, counts)
+    by_delay, delay_answers = (None, None) if since is None else means_by(since, scores)
+    by_position, position_answers = means_by(positions(counts), scores)
     return Behaviour(
-        kind,
-        inputs[:, :SHOWN].cpu(),
-        outputs[:, :SHOWN].cpu(),
-        inputs.shape[1],
-        targets[:, :SHOWN].cpu(),
-        counts[:, :SHOWN].cpu(),
-        by_step.cpu(),
-        float(correct.sum() / counts.sum()),
-        _uninformed(kind, targets, counts),
+        kind=kind,
+        inputs=shown_inputs,
+        outputs=shown_outputs,
+        trials=trials,
+        targets=targets[:, :SHOWN].cpu(),
+        scored=counts[:, :SHOWN].cpu(),
+        by_step=(scores.sum(1) / counts.sum(1)).cpu(),  # NaN where nothing counts
+        score=float(scores.sum() / counts.sum()),
+        uninformed=uninformed_score(kind, targets, counts),
+        by_position=by_position,
+        position_answers=position_answers,
+        by_delay=by_delay,
+        delay_answers=delay_answers,
     )
 
 
@@ -76,71 +95,24 @@ def _transposed(tensor: Tensor | None) -> Tensor | None:
     return None if tensor is None else tensor.transpose(0, 1)
 
 
+def _without_padding(sequences: Tensor, mask: Bool[Tensor, "time batch"] | None) -> Tensor:
+    """Return sequences with NaN after their end."""
+    if mask is None:
+        return sequences
+    return sequences.masked_fill(~mask[:, : sequences.shape[1]].unsqueeze(2), torch.nan)
+
+
 @torch.no_grad()
-def answers(network: nn.Module | Cell, inputs: Tensor, readout: Callable[[Tensor], Tensor] | None = None) -> Tensor:
-    """Return the outputs (time, batch, outputs) of a network after its readout."""
+def answers(
+    network: Network,
+    inputs: Float[Tensor, "time batch features"],
+    readout: Callable[[Tensor], Tensor] | None = None,
+    mask: Bool[Tensor, "time batch"] | None = None,
+) -> Float[Tensor, "time batch outputs"]:
+    """Return the outputs of a network after its readout; `mask` is False where a trial has no input."""
     if isinstance(network, Model):
         if readout is not None:
             raise ValueError("A Model has a readout of its own; omit readout, or pass model.cell.")
-        return network(inputs)[0]
-    outputs, _ = scan(network, inputs)
+        network, readout, inputs = network.cell, network.readout, network.encode(inputs)
+    outputs, _ = scan(network, inputs, mask=mask)
     return outputs if readout is None else readout(outputs)
-
-
-def kind_of(targets: Targets, outputs: Float[Tensor, "time batch outputs"]) -> Kind:
-    """Return what the targets are; raise unless they fit the outputs."""
-    steps, expected = tuple(outputs.shape[:2]), tuple(outputs.shape)
-    if targets.dtype != torch.bool and not targets.is_floating_point():
-        if tuple(targets.shape) != steps:
-            raise ValueError(
-                f"Integer targets are class numbers of shape (time, batch) = {steps}, but have the shape "
-                f"{tuple(targets.shape)}. Pass float targets if they are values."
-            )
-        if int(targets.max()) >= outputs.shape[2]:
-            raise ValueError(
-                f"The targets name class {int(targets.max())}, but the network has {outputs.shape[2]} outputs. Pass "
-                f"the readout, or float targets if they are values."
-            )
-        return "classes"
-    if tuple(targets.shape) != expected:
-        raise ValueError(
-            f"Targets have the shape {tuple(targets.shape)}, but the outputs of the network (time, batch, outputs) = "
-            f"{expected}. Pass readout=... if a readout follows the network."
-        )
-    return "bits" if targets.dtype == torch.bool else "values"
-
-
-def scored_steps(targets: Targets, mask: Tensor | None) -> Bool[Tensor, "time batch"]:
-    """Return the steps that count: those of the mask whose target is neither NaN nor a negative class."""
-    steps = targets.shape[:2]
-    if mask is not None and tuple(mask.shape) != tuple(steps):
-        raise ValueError(f"The mask must have the shape (time, batch) = {tuple(steps)}, not {tuple(mask.shape)}.")
-    counts = targets.new_ones(steps, dtype=torch.bool) if mask is None else mask.to(targets.device)
-    if targets.is_floating_point():
-        counts = counts & ~targets.isnan().any(2)
-    elif targets.dtype != torch.bool:
-        counts = counts & (targets >= 0)
-    if not counts.any():
-        raise ValueError("No step counts: the mask is False, or the target NaN or negative, everywhere.")
-    return counts
-
-
-def _scores(kind: Kind, outputs: Tensor, targets: Targets, counts: Tensor) -> Float[Tensor, "time batch"]:
-    """Return the squared error or the share of right answers at each step; 0 where a step does not count."""
-    if kind == "values":
-        scores = (outputs - targets).square().mean(2)
-    elif kind == "bits":
-        scores = ((outputs > 0) == targets).double().mean(2)
-    else:
-        scores = (outputs.argmax(2) == targets).double()
-    return scores.double().masked_fill(~counts, 0.0)
-
-
-def _uninformed(kind: Kind, targets: Targets, counts: Tensor) -> float:
-    known = targets[counts]
-    if kind == "values":
-        return float(known.double().var(0, unbiased=False).mean())
-    if kind == "bits":
-        shares = known.double().mean(0)
-        return float(torch.maximum(shares, 1 - shares).mean())
-    return float(known.bincount().max() / len(known))

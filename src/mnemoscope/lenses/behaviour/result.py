@@ -1,17 +1,18 @@
-"""The behaviour of a network on trials: some of them in full, and the score of every step."""
+"""The behaviour of a network on trials, with scores by step, position and delay; and its accuracy at several spans."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from torch import Tensor
 
 from mnemoscope.base.array_types import Bool, Float, Int
+from mnemoscope.lenses.behaviour.scores import Kind
 from mnemoscope.lenses.result import Result
 
-Kind = Literal["values", "bits", "classes", "unknown"]
-"""The kind of answers; "unknown" without targets."""
+FEWEST_ANSWERS = 10
+"""Answers from which the mean score of a position or of a delay is shown."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -23,7 +24,7 @@ class Behaviour(Result):
 
     kind: Kind
     inputs: Float[Tensor, "time trials features"]
-    """Inputs of the first trials."""
+    """Inputs of the first trials; NaN after the end of a trial."""
     outputs: Float[Tensor, "time trials outputs"]
     """Outputs of these trials, after the readout."""
     trials: int
@@ -40,6 +41,34 @@ class Behaviour(Result):
     """The same over all steps."""
     uninformed: float | None = None
     """The score of the best constant answer: the variance of the values, the share of the most frequent answer."""
+    by_position: Float[Tensor, " positions"] | None = None
+    """Score of the first, second, ... scored step of a trial, over all trials that have it."""
+    position_answers: Int[Tensor, " positions"] | None = None
+    """Number of these trials."""
+    by_delay: Float[Tensor, " delays"] | None = None
+    """Score at steps before which the input has not changed for k = 0, 1, ... steps; NaN for a delay that does not
+    occur. None if the step determines the delay."""
+    delay_answers: Int[Tensor, " delays"] | None = None
+    """Number of these steps, over all trials."""
+
+    @property
+    def score_name(self) -> str:
+        """How the score is called."""
+        return "mean square error" if self.kind == "values" else "accuracy"
+
+    @property
+    def positions_differ_from_steps(self) -> bool:
+        """Whether some steps of some trials do not count, so that a position may be another step in every trial."""
+        answers = self.position_answers
+        return answers is not None and (len(answers) < len(self.inputs) or int(answers.min()) < self.trials)
+
+    @property
+    def shown_delays(self) -> Int[Tensor, " shown"] | None:
+        """The delays with enough answers for a mean; None if there are fewer than three."""
+        if self.delay_answers is None:
+            return None
+        shown = (self.delay_answers >= FEWEST_ANSWERS).nonzero().flatten()
+        return shown if len(shown) > 2 else None
 
     @property
     def worst_step(self) -> int | None:
@@ -62,6 +91,8 @@ class Behaviour(Result):
                 f"Over {trials}, {self.score:.2%} of the {self.kind} are right; a constant answer reaches "
                 f"{self.uninformed:.2%}"
             )
+        if self.score >= self.uninformed if self.kind == "values" else self.score <= self.uninformed:
+            return f"{text}. That is no better than the constant answer."
         step = self.worst_step
         if self.by_step is None or step is None or not self._varies():
             return f"{text}."
@@ -74,3 +105,43 @@ class Behaviour(Result):
             return False
         known = self.by_step[~self.by_step.isnan()]
         return len(known) > 1 and float(known.max() - known.min()) > 1e-9
+
+
+@dataclass(frozen=True, repr=False)
+class SpanScores(Result):
+    """Accuracy of a network at several spans of one task: longer delays, longer sequences or more items.
+
+    >>> scores = SpanScores("delay", torch.tensor([10, 20, 40]), torch.tensor([1.0, 1.0, 0.6]).double(), 20, 64, 0.1)
+    >>> scores.summary()
+    'The accuracy is 100.0% at a delay of 20, the longest in training, and 60.0% at 40, the longest measured.'
+    """
+
+    noun: ClassVar[str] = "accuracy at several spans"
+    drawn_by: ClassVar[str] = "draw_spans"
+
+    label: str
+    """Name of the span: "delay", "length", "number of items"."""
+    spans: Int[Tensor, " spans"]
+    """The spans, increasing."""
+    accuracy: Float[Tensor, " spans"]
+    """Share of right answers on new trials, as the task scores them."""
+    trained: int
+    """The longest span in training."""
+    trials: int
+    """Number of trials at each span."""
+    uninformed: float | None = None
+    """Accuracy of the best constant answer; None if it is not known."""
+
+    def summary(self) -> str:
+        """Return the accuracy at the longest span of training and at the longest of all."""
+        shares = dict(zip(self.spans.tolist(), self.accuracy.tolist(), strict=True))
+        longest = int(self.spans[-1])
+        known = [span for span in shares if span <= self.trained]
+        if not known:
+            return f"The accuracy is {shares[longest]:.1%} at a {self.label} of {longest}."
+        within = max(known)
+        named = "the longest in training" if within == self.trained else f"the longest in training is {self.trained}"
+        text = f"The accuracy is {shares[within]:.1%} at a {self.label} of {within}, {named}"
+        if longest == within:
+            return f"{text}."
+        return f"{text}, and {shares[longest]:.1%} at {longest}, the longest measured."

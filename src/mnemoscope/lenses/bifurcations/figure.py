@@ -71,8 +71,8 @@ def draw_bifurcation_diagram(
         height = _event_height(diagram, event.branches, event.at, heights)
         top.plot(event.at, height, MARKERS[event.name], color=colours["ink"], markersize=4.5, zorder=4)
     _draw_counts(bottom, diagram, colours)
-    top.set(ylabel=label, title="Fixed points over the parameter")
-    bottom.set(xlabel="parameter", ylabel="points\n(all, stable)")
+    top.set(ylabel=label, title=f"Fixed points over the {diagram.parameter}")
+    bottom.set(xlabel=diagram.parameter, ylabel="points")
     style_axes(top, colours, font_size)
     style_axes(bottom, colours, font_size)
     _draw_legend(figure, diagram, drawn, colours, font_size)
@@ -137,11 +137,12 @@ def _draw_counts(axes: Any, diagram: BifurcationDiagram, colours: Mapping[str, s
     at = diagram.snapshots.numpy()
     points = [diagram.points(snapshot).tolist() for snapshot in range(len(at))]
     stable = [sum(kinds[row] == "stable" for row in rows) for rows in points]
-    style = {"marker": "o", "markersize": 2.5, "linewidth": 1}
-    axes.plot(at, [len(rows) for rows in points], color=colours["ink"], label="all", **style)
-    axes.plot(at, stable, color=colours["stable"], label="stable", **style)
-    axes.set_ylim(0, None)
-    axes.yaxis.get_major_locator().set_params(integer=True)
+    # no lines: between two snapshots the number jumps, at the events
+    axes.plot(at, [len(rows) for rows in points], "o", color=colours["ink"], fillstyle="none", markersize=7)
+    axes.plot(at, stable, "o", color=colours["stable"], markersize=3.5)
+    axes.margins(y=0.15)
+    axes.set_ylim(min(-0.5, axes.get_ylim()[0]), None)
+    axes.locator_params(axis="y", integer=True)
 
 
 def _draw_legend(
@@ -158,6 +159,11 @@ def _draw_legend(
     handles += [
         Line2D([], [], color=colours["ink"], marker=MARKERS[name], linestyle="none", markersize=4.5, label=name)
         for name in names
+    ]
+    rings: dict[str, Any] = {"linestyle": "none", "marker": "o"}
+    handles += [
+        Line2D([], [], color=colours["ink"], fillstyle="none", markersize=7, label="all points of a snapshot", **rings),
+        Line2D([], [], color=colours["stable"], markersize=3.5, label="stable points of a snapshot", **rings),
     ]
     style = {"frameon": False, "fontsize": font_size, "labelcolor": colours["ink"]}
     figure.legend(handles=handles, loc="outside lower center", ncols=3, **style)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import isfinite
 
 import torch
@@ -35,6 +36,7 @@ def track_fixed_points(
     count_at: Sequence[float] | None = None,
     seed: int = 0,
     progress: bool = False,
+    parameter: str = "parameter",
 ) -> BifurcationDiagram:
     """Track all fixed points of a family over its parameter, and locate the bifurcations (Jang, section 6.1).
 
@@ -58,6 +60,7 @@ def track_fixed_points(
             (more than 300 numbers); all by default. Crossings of +1 show in the index in any case.
         seed: seed of the strategies that draw at random.
         progress: show a progress bar.
+        parameter: name of the parameter for figures: "gain", "training step".
 
     >>> import mnemoscope as ms
     >>> def family(gain):
@@ -83,7 +86,7 @@ def track_fixed_points(
     unknown = set(count_at or ()) - set(parameters)
     if unknown:
         raise ValueError(f"count_at names parameters that are no snapshots: {sorted(unknown)}.")
-    counted = tuple(count_at is None or parameter in count_at for parameter in parameters)
+    counted = tuple(count_at is None or place in count_at for place in parameters)
     continuation = PredictorCorrector(family, tolerance)
     snapshots = SnapshotSearch(continuation, list(parameters), starts, seed)
     tracker = BranchTracker(snapshots, eigenvalues=eigenvalues, counted=counted, progress=progress)
@@ -96,7 +99,7 @@ def track_fixed_points(
         symmetric = all(_is_odd(continuation.system(end)) for end in (parameters[0], parameters[-1]))
         tracker.run()
         found = detect_bifurcations(tracker)
-    return _diagram(tracker, found, symmetric)
+    return replace(_diagram(tracker, found, symmetric), parameter=parameter)
 
 
 def _checked_tolerance(tolerance: float | None, parameters: tuple[float, ...]) -> float:

@@ -117,6 +117,8 @@ class BifurcationDiagram(Result):
     """Rate of a flow, in which marginal growth is measured; 1 for a map."""
     about: str = ""
     """A text of the caller that is saved along, such as settings."""
+    parameter: str = "parameter"
+    """Name of the parameter: "gain", "training step"."""
 
     def __len__(self) -> int:
         """Return the number of branches."""

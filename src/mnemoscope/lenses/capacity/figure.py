@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from mnemoscope.drawing.axes import Figure, new_figure
 from mnemoscope.drawing.palette import LIGHT, Colours
 from mnemoscope.lenses.capacity.result import MemoryCapacity
 from mnemoscope.lenses.fisher.figure import draw_cumulative, finish_panels
 
 
-def draw_capacity(capacity: MemoryCapacity, colours: Colours = LIGHT, *, font_size: float = 9) -> Figure:
+def draw_capacity(
+    capacity: MemoryCapacity, colours: Colours = LIGHT, *, figure: Any = None, font_size: float = 9
+) -> Figure:
     """Draw R^2 over the lag, with a band of two standard errors if it was measured, and its cumulative sum."""
-    figure = new_figure(8, 3.6)
+    figure = new_figure(8, 3.6) if figure is None else figure
     curve, cumulative = figure.subplots(1, 2)
     R2, lags = capacity.curve.detach().numpy(), range(len(capacity))
     curve.plot(lags, R2, color=colours["stable"], linewidth=2)

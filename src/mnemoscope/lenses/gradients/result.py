@@ -67,6 +67,7 @@ class GradientNorms(Result):
         for name, curve, decay in zip(self.names, self.curve, self.decay.tolist(), strict=True):
             subject = f"{name[0].upper()}{name[1:]}: the gradient" if name else "The gradient"
             change = f"{'shrinks' if decay < 1 else 'grows'} by a factor of {decay:.3g} per step back"
+            change = "neither shrinks nor grows on average" if f"{decay:.3g}" == "1" else change
             change = "has no measurable decay" if isnan(decay) else change
             sentences.append(f"{subject} {change}; {_ends(curve)}.")
         return " ".join(sentences)

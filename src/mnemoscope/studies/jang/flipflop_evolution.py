@@ -47,6 +47,8 @@ OUTPUTS = (-1.5, 1.5)
 EVENT_TOLERANCE = 1.0
 """Precision to which events are located, in training steps."""
 KINDS = ("stable", "saddle-1", "saddle-2", "saddle-3")
+LINEAR_UNTIL = 50
+"""Step up to which the axis of the figure is linear; it is logarithmic after that."""
 SNAPSHOTS = (0, 50, 100, 200, 400, 700, 1000, 2000, 5000, 10_000)
 """Steps of the training after which the fixed points are searched."""
 STABLE_BEFORE, POINTS_BEFORE = "stable fixed points before the lesson", "fixed points before the lesson"
@@ -89,8 +91,10 @@ class FlipFlopEvolution(Study):
     cites = ("jang", "sussillo2009", "sussillo2013")
     lenses = ("bifurcations",)
     caption = (
-        "Fixed points by number of unstable directions at snapshots of the training, and the bifurcations between "
-        "them: points appear (top row), change stability (middle) or vanish (bottom)."
+        f"The first trial. Upper panel: fixed points by their number of unstable directions, counted at the snapshots "
+        f"of the training (dots; dotted lines only guide the eye). Lower panel: the steps of the bifurcations, in "
+        f"which points appear, change stability or vanish. The axis is linear up to step {LINEAR_UNTIL}, then "
+        f"logarithmic."
     )
 
     def as_published(self, trial: Trial) -> bool:
@@ -166,7 +170,8 @@ class FlipFlopEvolution(Study):
         for kind in KINDS:
             label = "stable" if kind == "stable" else f"{kind[-1]}{' or more' if kind[-1] == '3' else ''} unstable"
             heights = [counts.get(kind, 0) for counts in first["unstable"]]
-            upper.plot(first["at"], heights, color=COLOUR[kind], marker="o", markersize=4, label=label)
+            style = {"color": COLOUR[kind], "marker": "o", "markersize": 4, "linewidth": 0.8, "linestyle": (0, (1, 2))}
+            upper.plot(first["at"], heights, label=label, **style)
         upper.set(ylabel="fixed points", ylim=(-0.5, None))
         upper.locator_params(axis="y", integer=True)
         for height, change in ((1, "appeared"), (-1, "vanished"), (0, "changed stability")):
@@ -175,15 +180,24 @@ class FlipFlopEvolution(Study):
         lower.set(
             yticks=[1, 0, -1], yticklabels=["appear", "change", "vanish"], ylim=(-1.7, 1.7), xlabel="training step"
         )
-        lower.set_xscale("symlog", linthresh=50)
+        lower.set_xscale("symlog", linthresh=LINEAR_UNTIL)
         lower.set_xlim(-4, 1.15 * first["at"][-1])
-        ticks = [at for at in first["at"] if at in (0, 50, 200, 1000, 5000, 30_000)]
+        ticks = _spaced(first["at"])
         lower.set_xticks(ticks, labels=[f"{at:,}" for at in ticks])
         lower.minorticks_off()
         for axes in (upper, lower):
             style_page_axes(axes)
         legend_above(figure, 4)
         return figure
+
+
+def _spaced(snapshots: Sequence[int]) -> list[int]:
+    """Return the snapshots that can be labelled on the axis of the figure without overlap, the last one always."""
+    kept = [snapshots[-1]]
+    for at in reversed(snapshots[:-1]):
+        if kept[-1] >= max(2.5 * at, at + 0.6 * LINEAR_UNTIL):
+            kept.append(at)
+    return kept[::-1]
 
 
 def _track(folder: Path, recipe: Recipe, trial: Trial, trained: TrainedReservoir, progress: bool) -> BifurcationDiagram:
@@ -241,7 +255,7 @@ def _write_page(
     folder: Path, recipe: Recipe, trial: Trial, trained: TrainedReservoir, diagram: BifurcationDiagram, inputs: Tensor
 ) -> None:
     traces = [_trace(Dynamics(trained.at(int(step))), inputs[:TRACE]) for step in diagram.snapshots.tolist()]
-    section = bifurcations_section(diagram, trajectories=traces, parameter="step")
+    section = bifurcations_section(replace(diagram, parameter="training step"), trajectories=traces)
     lead = (
         f"A reservoir with {recipe.units} units (g = {recipe.gain:g}, seed {trial.seed}) is trained on a "
         f"{recipe.bits}-bit flip-flop by FORCE. Its fixed points are tracked through the training; between the "
