@@ -133,6 +133,7 @@ class _Clock:
                 return
         with Bar(desc=self.description, bar_format="{desc}: {elapsed}", leave=False) as bar:
             bar.start_t -= PATIENCE
+            bar.refresh()  # at once: the first line counted from the creation of the bar
             while not self.ended.wait(REFRESH):
                 bar.refresh()
 
