@@ -469,3 +469,10 @@ def test_slstm_is_the_published_formula(forget):
         close(output, h)
     _, cache = ms.run_with_cache(cell, xs)
     assert {"h", "c", "n", "m", "z", "log_i", "log_f", "o"} == set(cache)
+
+
+def test_weights_of_earlier_versions_fit():
+    shapes = {name: tuple(weight.shape) for name, weight in GatedDeltaNet(3, 8, heads=2).state_dict().items()}
+    assert shapes == {"project.weight": (28, 3), "rate_bias": (2,), "log_decay": (2,)}
+    shapes = {name: tuple(weight.shape) for name, weight in MLSTM(3, 8, heads=2).state_dict().items()}
+    assert shapes == {"project.weight": (36, 3), "project.bias": (36,)}

@@ -12,8 +12,8 @@ from torch import nn
 class Surroundings:
     """Norm, convolution and gate around a recurrence.
 
-    >>> Surroundings(convolution=4, norm="rms", gate="silu").head_norm(8)
-    RMSNorm((8,), eps=1e-05, elementwise_affine=True)
+    >>> print(Surroundings(convolution=4, norm="rms", gate="silu", expand=2))
+    2 w features, convolution 4, RMS norm of each head, silu gate
     """
 
     convolution: int = 0
@@ -25,6 +25,18 @@ class Surroundings:
     GELU of the output and makes the output projection a gated linear unit."""
     expand: float = 1.0
     """Features of the recurrence for each feature of the block."""
+
+    def __str__(self) -> str:
+        """Describe the parts in the order of the computation."""
+        norms = {"rms": "RMS norm of each head", "layer": "layer norm of each head", "gated": "RMS norm after the gate"}
+        gates = {"glu": "GELU and gated linear unit", "none": ""}
+        parts = [
+            f"{self.expand:g} w features" if self.expand != 1 else "",
+            f"convolution {self.convolution}" if self.convolution else "",
+            norms.get(self.norm, ""),
+            gates.get(self.gate, f"{self.gate} gate"),
+        ]
+        return ", ".join(part for part in parts if part)
 
     def head_norm(self, size: int) -> nn.Module:
         """Return the norm of the reads of one head, (..., size)."""

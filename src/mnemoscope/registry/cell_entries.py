@@ -115,7 +115,7 @@ kda | Kimi Delta Attention: the gated delta rule with one decay per key
     Kimi Team 2025, Eq 1 | mnemoscope.cells.affine:KDA | kimi2025 yang2025 | affine
 rwkv7 | time mixing of RWKV-7: one decay and one learning rate per key
     Peng et al. 2025, section 4 | mnemoscope.cells.affine:RWKV7 | peng2025 | affine
-blocks | layers of an affine family or the slstm, each with norm, short convolution, gate and residual as published
+blocks | layers of an affine family or the slstm, each with norm, short convolution, gate and residual connection
     the source of its family | mnemoscope.networks.layered:blocks | mnemoscope | blocks
 """
 
