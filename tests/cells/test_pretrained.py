@@ -21,7 +21,7 @@ MISSING = find_spec("transformers") is None
 pytestmark = [
     pytest.mark.skipif(MISSING, reason="transformers is not installed: pip install 'mnemoscope[hf]'"),
     pytest.mark.xdist_group("transformers"),  # one process imports it, which takes seconds
-    pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated"),  # of torch, in forward mode
+    pytest.mark.filterwarnings("ignore:`torch.jit.script"),  # of torch, in forward mode; of the package xlstm
 ]
 
 EXACT = 1e-12  # float64, sums of some tens of terms of order 1

@@ -37,6 +37,7 @@ _KINDS = (
     _Kind(("transformers.models.recurrent_gemma.",), ("RecurrentBlock",), "recurrent_gemma:GriffinMixer"),
     _Kind(("transformers.models.xlstm.",), _WHOLE, "xlstm:LargeModel"),
     _Kind(("transformers.models.xlstm.",), ("xLSTMLayer", "xLSTMBlock"), "xlstm:LargeMixer"),
+    _Kind(("xlstm.xlstm_large.",), ("mLSTMLayer", "mLSTMBlock"), "xlstm:LargeMixer"),
     _Kind(("xlstm.blocks.",), ("mLSTMLayer", "sLSTMLayer", "mLSTMBlock", "sLSTMBlock"), "xlstm:BlockCell"),
     _Kind(("xlstm.xlstm_block_stack", "xlstm.xlstm_lm_model"), ("xLSTMBlockStack", "xLSTMLMModel"), "xlstm:BlockStack"),
     _Kind(("mambapy.mamba.",), ("MambaBlock", "ResidualBlock"), "small_packages:MambaPyBlock"),
