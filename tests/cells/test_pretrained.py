@@ -109,6 +109,15 @@ def test_after_a_patch_every_step_is_that_of_a_run_from_the_patched_state(case):
     assert ((outputs[:, 3:] - before[:, 3:]).abs().amax((0, 2)) > 1e-6).all()
 
 
+@SLOW
+@pytest.mark.parametrize("name", CONFIGURATIONS)
+@torch.no_grad()
+def test_steps_in_float32_are_the_whole_sequence_of_the_library(name):
+    model, tokens = causal_model(name), torch.randint(1, WORDS, (2, 6), generator=torch.Generator().manual_seed(1))
+    expected = model(tokens, use_cache=False).logits
+    torch.testing.assert_close(ms.scan(model, tokens)[0], expected, rtol=0, atol=1e-4 * float(expected.std()))
+
+
 @torch.no_grad()
 def test_a_model_in_float32_computes_what_transformers_computes():
     model = causal_model("zamba2")
