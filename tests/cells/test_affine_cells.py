@@ -476,3 +476,25 @@ def test_weights_of_earlier_versions_fit():
     assert shapes == {"project.weight": (28, 3), "rate_bias": (2,), "log_decay": (2,)}
     shapes = {name: tuple(weight.shape) for name, weight in MLSTM(3, 8, heads=2).state_dict().items()}
     assert shapes == {"project.weight": (36, 3), "project.bias": (36,)}
+
+
+def test_micro_steps_may_write_without_erasing():
+    class Twice(AffineCell):
+        def __init__(self):
+            super().__init__(3, 2, heads=1)
+            self.project = torch.nn.Linear(3, 10)
+
+        def parts(self, features):
+            q, k, v, g = features.split([2, 4, 2, 2], dim=-1)
+            k, g = k.unflatten(-1, (2, 1, 2)), -g.abs().unflatten(-1, (2, 1, 1))
+            v = torch.stack([v, -v], dim=-2).unsqueeze(-2)
+            return Parts(q.unsqueeze(-2), k, v, g, micro_steps=2)
+
+    cell, xs = Twice().double(), randn(7, 2, 3)
+    for mask in (None, MASK):
+        one, other = (ms.scan(cell, xs, backend=backend, mask=mask) for backend in ("loop", "fused"))
+        close(one[0], other[0])
+        close(one[1].S, other[1].S)
+    dynamics = ms.Dynamics(cell, torch.randn(3))
+    states = randn(2, dynamics.size)
+    close(dynamics.jacobian(states), dynamics.jacobian_by_autograd(states))
