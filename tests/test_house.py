@@ -109,7 +109,7 @@ def run(code):
 
 def test_import_is_light():
     heavy = {"matplotlib", "plotly", "jinja2", "tyro", "pandas", "sklearn", "optuna", "ray", "torchdiffeq", "gymnasium",
-             "minigrid", "tensorboard", "wandb"}  # fmt: skip
+             "minigrid", "tensorboard", "transformers", "wandb"}  # fmt: skip
     code = "import sys, mnemoscope as ms; ms.find_fixed_points, ms.training, ms.tasks, ms.report; print(*sys.modules)"
     loaded = {name.split(".")[0] for name in run(code).split()}
     assert "torch" in loaded
