@@ -261,12 +261,19 @@ def test_the_labels_of_the_recurrent_matrix_lie_inside_its_figure(gain, width, t
         }).map((text) => text.textContent);
         answer.texts = svg.querySelectorAll("text").length;
         answer.rows = document.querySelectorAll("#growth-near-the-fixed-points tbody tr").length;
+        const scale = frame.width / svg.viewBox.baseVal.width;
+        answer.size = parseFloat(getComputedStyle(svg.querySelector("text")).fontSize) * scale;
+        const hints = [...document.querySelectorAll("#recurrent-matrix .hint, #growth-near-the-fixed-points .hint")];
+        answer.hints = hints.filter((hint) => !hint.hidden).map((hint) => hint.textContent);
         """,
         width=width,
     )
     assert answer["outside"] == []
     assert answer["texts"] > 30
     assert answer["rows"] == 4
+    assert answer["size"] > 11, "text in pixels of the screen"
+    expected = ["Scroll the table sideways for more columns →", "Scroll the figure sideways →"]
+    assert answer["hints"] == (expected if width == 390 else [])
 
 
 @SLOW

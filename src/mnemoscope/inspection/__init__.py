@@ -1,8 +1,9 @@
 """Which lenses apply to a network, how they are run, and the sections of its page.
 
 A section is a function or method that takes a result and returns a `Section`, written with `mnemoscope.report`. There
-is one module for each topic. `network.py` inspects any network and `run.py` a trained run; both use `mechanism.py` for
-fixed points and the lenses on them. A section reaches the page in one of two ways:
+is one module for each topic. `network.py` inspects any network and `run.py` a trained run. Both begin with what the
+network does (`behaviour.py`, `spans.py`) and for how long it remembers (`duration.py`), if `cost.py` finds that quick
+enough, and use `mechanism.py` for fixed points and the lenses on them. A section reaches the page in one of two ways:
 
 - A lens that applies to every network with fixed points names its function in the last column of its registry entry:
   `spectra.py` and `memory.py`.
