@@ -30,6 +30,7 @@ from mnemoscope.cells.affine import (
 )
 from mnemoscope.cells.affine.state_space import _hippo_normal
 from mnemoscope.cells.state import leaves, map_state
+from tests.slow import representatives
 
 ROUNDING = {"rtol": 1e-11, "atol": 1e-12}  # float64, seven steps
 
@@ -498,3 +499,27 @@ def test_micro_steps_may_write_without_erasing():
     dynamics = ms.Dynamics(cell, torch.randn(3))
     states = randn(2, dynamics.size)
     close(dynamics.jacobian(states), dynamics.jacobian_by_autograd(states))
+
+
+@representatives("retnet", "s4d", "mamba", "mlstm", "gated-deltanet")
+@pytest.mark.parametrize("name", CELLS)
+def test_low_precision_is_the_same_by_loop_and_kernel(name):
+    """Under autocast, and with weights in bfloat16; the state keeps its dtype, and a step continues from it."""
+    cell, xs = CELLS[name](), torch.randn(7, 2, 3)
+    expected = ms.scan(cell, xs)[0]
+    near = {"rtol": 0.1, "atol": 0.05 * (1 + expected.abs().max().item())}  # 8 bits, some products in turn
+    for backend in ("loop", "fused"):
+        with torch.autocast("cpu", torch.bfloat16):
+            outputs, state = ms.scan(cell, xs, backend=backend)
+            cell.step(xs[0], state)
+        torch.testing.assert_close(outputs.float(), expected, **near)
+    cell = cell.bfloat16()
+    if cell.complex_state:
+        with pytest.raises(TypeError, match="use float32 weights"):
+            ms.scan(cell, xs.bfloat16())
+        return
+    for backend in ("loop", "fused"):
+        outputs, state = ms.scan(cell, xs.bfloat16(), backend=backend)
+        assert state.S.dtype == torch.bfloat16
+        assert cell.step(xs[0].bfloat16(), state)[0].dtype == torch.bfloat16
+        torch.testing.assert_close(outputs.float(), expected, **near)

@@ -115,6 +115,8 @@ class AffineCell(Cell):
         zeros = next(self.parameters()).new_zeros(batch, self.heads, self.keys, self.values)
         if self.scaled:
             return ScaledState(zeros, zeros[..., 0, 0].clone())
+        if self.complex_state and zeros.dtype == torch.bfloat16:
+            raise TypeError(f"torch has no complex bfloat16, which {type(self).__name__} needs: use float32 weights.")
         return AffineState(zeros.to(zeros.dtype.to_complex()) if self.complex_state else zeros)
 
     def prepare(self, xs: Float[Tensor, "*batch inputs"]) -> tuple[Tensor, Step]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from functools import reduce
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -39,6 +40,11 @@ class Parts(NamedTuple):
     `exp(m)` (`ScaledState`)."""
     micro_steps: int = 1
     """Number of micro-steps per input."""
+
+    def tensors(self) -> list[Tensor]:
+        """Return all tensors."""
+        optional = () if self.log_writes is None else (self.log_writes,)
+        return [self.queries, self.keys, self.values, self.log_decays, *(self.erase or ()), *optional]
 
     def each(self) -> list[Parts]:
         """Return the parts of each micro-step, in order, with the same queries."""
@@ -120,7 +126,7 @@ def step_state(parts: Parts, S: Inexact[Tensor, "batch heads keys values"]) -> I
 
 def read_state(parts: Parts, S: Inexact[Tensor, "*batch heads keys values"]) -> Inexact[Tensor, "*batch heads values"]:
     """Return `q^T S` of each head."""
-    return (parts.queries.unsqueeze(-2) @ S).squeeze(-2)
+    return (parts.queries.to(S.dtype).unsqueeze(-2) @ S).squeeze(-2)
 
 
 def transition(parts: Parts) -> Inexact[Tensor, "*batch heads keys keys"]:
@@ -138,7 +144,23 @@ def transition(parts: Parts) -> Inexact[Tensor, "*batch heads keys keys"]:
 def scan_parts(
     parts: Parts, S: Inexact[Tensor, "batch heads keys values"]
 ) -> tuple[Inexact[Tensor, "time batch heads values"], Inexact[Tensor, "batch heads keys values"]]:
-    """Return `q^T S` at every time and the last state, by the kernel that suits the parts."""
+    """Return `q^T S` at every time and the last state, by the kernel that suits the parts.
+
+    Under autocast the parts differ in precision; they are computed in the highest, and returned as they came.
+    """
+    dtype = reduce(torch.promote_types, (x.dtype.to_real() for x in (S, *parts.tensors())))
+    reads, last = _scan(Parts(*(_in_precision(x, dtype) for x in parts)), _in_precision(S, dtype))
+    return _in_precision(reads, parts.queries.dtype.to_real()), _in_precision(last, S.dtype.to_real())
+
+
+def _in_precision(x: Any, dtype: torch.dtype) -> Any:
+    """Return a tensor, or a tuple of them, in the precision of a real dtype; anything else unchanged."""
+    if isinstance(x, tuple):
+        return tuple(_in_precision(part, dtype) for part in x)
+    return x.to(dtype.to_complex() if x.is_complex() else dtype) if isinstance(x, Tensor) else x
+
+
+def _scan(parts: Parts, S: Tensor) -> tuple[Tensor, Tensor]:
     if parts.erase is None and parts.micro_steps == 1 and S.shape[-1] == 1:
         return _scan_numbers(parts, S)
     if parts.log_decays.is_complex():
