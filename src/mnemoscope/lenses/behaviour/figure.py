@@ -42,6 +42,7 @@ def draw_trials(behaviour: Behaviour, colours: Colours, *, figure: Any, font_siz
         bottom = _draw_answers(figure.add_subplot(grid[1, trial], sharey=bottom), behaviour, trial, colours)
         top.set_title(f"trial {trial + 1}", loc="left")
         bottom.set_xlabel("step")
+        bottom.locator_params(axis="y", integer=behaviour.kind == "classes")
         if trial == 0:
             top.set_ylabel("inputs")
             bottom.set_ylabel("class" if behaviour.kind == "classes" else "outputs")
