@@ -5,8 +5,8 @@
 
 Forward and backward, from the numbers that a family computes from its inputs (queries, keys, values, rates, beta) to
 their gradients. One thread on a CPU: 512 tokens, batch 1. On a GPU: 2,048 micro-steps, batch 8. Always 8 heads of 64;
-deltaproduct has two micro-steps per token. Times are medians; in the first call kernels are compiled, and a peer that
-tunes itself does so. Memory is what is kept for the backward pass on a CPU, and the peak of
+deltaproduct has two micro-steps per token. Times are medians, of CPU time on a CPU; in the first call kernels are
+compiled, and a peer that tunes itself does so. Memory is what is kept for the backward pass on a CPU, and the peak of
 both passes on a GPU, without inputs and their gradients. The error is the largest of outputs and gradients, each
 relative to its norm, against the same recurrence in float64.
 """
@@ -206,7 +206,8 @@ def measure(
         work[*key, "forward"] = partial(_forward, method, leaves)
         work[*key, "both"] = partial(_both, method, leaves, into_method)
     wait = partial(synchronise, options.device)
-    seconds, _ = take_turns(work, options.repeats, 1, wait)
+    wall, cpu = take_turns(work, options.repeats, 1, wait)
+    seconds = wall if options.device == "cuda" else cpu
     rows = []
     for key, first in firsts.items():
         forward, both = (1e3 * seconds[*key, part] for part in ("forward", "both"))

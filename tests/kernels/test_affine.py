@@ -1,6 +1,8 @@
 """Affine recurrences in chunks: values and gradients equal those of the literal loop."""
 
 import inspect
+import json
+from pathlib import Path
 
 import pytest
 import torch
@@ -130,6 +132,44 @@ def test_bfloat16_is_computed_in_float32():
     assert errors([state], [last])[0] < 1e-6
     loop, _ = given.scan(backend="loop")
     assert errors([outputs], [loop])[0] < 3e-3
+
+
+def test_equal_keys_at_beta_2_lose_digits_in_float32_but_not_more():
+    steps = 512
+    k = torch.nn.functional.normalize(torch.randn(1, 1, 1, 8), dim=-1).expand(steps, -1, -1, -1)
+    q, v, g = torch.randn(steps, 1, 1, 8), torch.randn(steps, 1, 1, 8), torch.zeros(steps, 1, 1, 1)
+    found, _ = affine_scan(q, 2 * k, v, g, (-2 * k, k))
+    exact, _ = affine_scan(*(x.double() for x in (q, 2 * k, v, g)), ((-2 * k).double(), k.double()), backend="loop")
+    assert errors([found], [exact])[0] < 1e-4
+
+
+def speed_table():
+    """Return the table of the page on speed, from the results of the benchmark."""
+    results = Path(__file__).parents[2] / "benchmarks" / "results"
+    times = {}
+    for name in ("cuda", "cuda_families", "cpu"):
+        for row in json.loads((results / f"affine_{name}.json").read_text())["rows"]:
+            times[row["family"], name[:4], row["method"], row["dtype"]] = row["both_ms"]
+    lines = [
+        "| family | H200, float32 | H200, bfloat16 | fla-core, bfloat16 | CPU | CPU, loop |",
+        "|---|---|---|---|---|---|",
+    ]
+    for family in FAMILIES:
+        columns = (
+            ("cuda", "mnemoscope", "float32", ".2f"),
+            ("cuda", "mnemoscope", "bfloat16", ".2f"),
+            ("cuda", "fla-core", "bfloat16", ".2f"),
+            ("cpu", "mnemoscope", "float32", ".0f"),
+            ("cpu", "loop", "float32", ".0f"),
+        )
+        cells = [format(times[family, *c], f) if (family, *c) in times else "" for *c, f in columns]
+        lines.append(f"| {family} | {' | '.join(cells)} |".replace("  ", " "))
+    return "\n".join(lines)
+
+
+def test_the_times_on_the_speed_page_are_those_measured():
+    page = (Path(__file__).parents[2] / "docs" / "speed.md").read_text()
+    assert page.split("<!-- affine -->")[1].split("<!-- end -->")[0].strip() == speed_table()
 
 
 def test_wrong_arguments_are_named():

@@ -19,7 +19,7 @@ from mnemoscope.kernels.affine_chunks import Chunks, Trace, chunked, chunked_bac
 from mnemoscope.kernels.batched_gradients import loop_over_batch
 from mnemoscope.kernels.devices import no_triton
 
-CHUNK = 64
+CHUNK = 32
 """Steps of a chunk, unless it is chosen or the sequence is shorter."""
 
 
