@@ -97,12 +97,12 @@ def ours(family: str, given: Leaves, backend: str) -> Tensor:
     elif "beta" in given:
         written = given["beta"] * k
         erase, k = (-written, k if family == "deltanet" else g.exp().to(k.dtype) * k), written
-    return affine_scan(q, k, v, g, erase, micro_steps=micro, backend=backend)[0]  # pyright: ignore[reportArgumentType]
+    return affine_scan(q, k, v, g, erase, micro_steps=micro, backend=backend)[0]  # type: ignore
 
 
 def peer(family: str, given: Leaves) -> Tensor:
     """Return the outputs of fla-core, which takes the batch first."""
-    from fla.ops import (  # pyright: ignore[reportMissingImports]
+    from fla.ops import (  # type: ignore
         delta_rule,
         gated_delta_product,
         gated_delta_rule,
@@ -160,7 +160,10 @@ def measure_diagonal(options: argparse.Namespace) -> list[Measurement]:
         ("diagonal, complex", torch.polar(torch.rand(shape), torch.randn(shape))),
     ):
         given = {"a": a.to(options.device), "u": torch.randn(shape, dtype=a.dtype, device=options.device)}
-        methods = {("mnemoscope", a.dtype): _diagonal, ("loop", a.dtype): _diagonal_loop}
+        methods: dict[tuple[str, Any], Callable[[Leaves], Tensor]] = {
+            ("mnemoscope", a.dtype): _diagonal,
+            ("loop", a.dtype): _diagonal_loop,
+        }
         rows += measure(family, given, methods, options)
     return rows
 

@@ -81,42 +81,42 @@ queue | matrix RNN that also sees a queue of its last states; hidden_size is row
 slstm | LSTM with exponential gates and a normaliser: the sLSTM of xLSTM
     Beck et al. 2024, Eq 8-17 | mnemoscope.cells:SLSTM | beck2024
 s4d | complex diagonal state-space model for each channel; constant decays
-    Gu et al. 2022, sections 3 and 4 | mnemoscope.cells.affine:S4D | gu2022 | affine
+    Gu et al. 2022 | mnemoscope.cells.affine:S4D | gu2022 | affine
 s5 | complex diagonal state-space model for all channels together; constant decays
-    Smith et al. 2023, section 3 | mnemoscope.cells.affine:S5 | smith2023 | affine
+    Smith et al. 2023 | mnemoscope.cells.affine:S5 | smith2023 | affine
 lru | linear recurrent unit: complex numbers with constant decays
-    Orvieto et al. 2023, section 3 | mnemoscope.cells.affine:LRU | orvieto2023 | affine
+    Orvieto et al. 2023 | mnemoscope.cells.affine:LRU | orvieto2023 | affine
 mingru | GRU whose gate does not see the state
-    Feng et al. 2024, section 3.1 | mnemoscope.cells.affine:MinGRU | feng2024 | affine
+    Feng et al. 2024 | mnemoscope.cells.affine:MinGRU | feng2024 | affine
 minlstm | LSTM whose gates do not see the state
-    Feng et al. 2024, section 3.2 | mnemoscope.cells.affine:MinLSTM | feng2024 | affine
+    Feng et al. 2024 | mnemoscope.cells.affine:MinLSTM | feng2024 | affine
 rg-lru | real-gated linear recurrent unit of Griffin
-    De et al. 2024, Eq 1-4 | mnemoscope.cells.affine:RGLRU | de2024 | affine
+    De et al. 2024 | mnemoscope.cells.affine:RGLRU | de2024 | affine
 retnet | retention: a key-value matrix with constant decays that rotates with the position
-    Sun et al. 2023, section 2.1 | mnemoscope.cells.affine:RetNet | sun2023 | affine
+    Sun et al. 2023 | mnemoscope.cells.affine:RetNet | sun2023 | affine
 hgrn2 | key-value matrix whose keys are what its forget gates let go
-    Qin et al. 2024, section 3 | mnemoscope.cells.affine:HGRN2 | qin2024 | affine
+    Qin et al. 2024 | mnemoscope.cells.affine:HGRN2 | qin2024 | affine
 mamba | selective state-space model; state_size numbers per channel, each with its decay
-    Gu & Dao 2024, section 3, Algorithm 2 | mnemoscope.cells.affine:Mamba | gu2024 | affine
+    Gu & Dao 2024 | mnemoscope.cells.affine:Mamba | gu2024 | affine
 mamba2 | selective state-space model; one decay per head, state_size numbers per output
-    Dao & Gu 2024, section 7 | mnemoscope.cells.affine:Mamba2 | dao2024 | affine
+    Dao & Gu 2024 | mnemoscope.cells.affine:Mamba2 | dao2024 | affine
 gla | gated linear attention: a key-value matrix with one decay per key
-    Yang et al. 2024, section 4 | mnemoscope.cells.affine:GLA | yang2024gla | affine
+    Yang et al. 2024 | mnemoscope.cells.affine:GLA | yang2024gla | affine
 mlstm | key-value matrix with exponential gates: the mLSTM of xLSTM
     Beck et al. 2024, Eq 19-27 | mnemoscope.cells.affine:MLSTM | beck2024 | affine
 deltanet | key-value matrix in which a new value replaces the old one of its key
-    Yang et al. 2024, section 2.2; Schlag et al. 2021 | mnemoscope.cells.affine:DeltaNet
+    Yang et al. 2024; Schlag et al. 2021 | mnemoscope.cells.affine:DeltaNet
     yang2024delta schlag2021 grazzi2025 | affine
 gated-deltanet | key-value matrix that decays, and in which a new value replaces the old one of its key
     Yang et al. 2025, Eq 10 | mnemoscope.cells.affine:GatedDeltaNet | yang2025 dao2024 | affine
 deltaproduct | key-value matrix with several delta rules per input, whose product can rotate
-    Siems et al. 2025, section 3 | mnemoscope.cells.affine:DeltaProduct | siems2025 grazzi2025 | affine
+    Siems et al. 2025 | mnemoscope.cells.affine:DeltaProduct | siems2025 grazzi2025 | affine
 kda | Kimi Delta Attention: the gated delta rule with one decay per key
-    Kimi Team 2025, Eq 1 | mnemoscope.cells.affine:KDA | kimi2025 yang2025 | affine
+    Kimi Team 2025 | mnemoscope.cells.affine:KDA | kimi2025 yang2025 | affine
 rwkv7 | time mixing of RWKV-7: one decay and one learning rate per key
-    Peng et al. 2025, section 4 | mnemoscope.cells.affine:RWKV7 | peng2025 | affine
+    Peng et al. 2025 | mnemoscope.cells.affine:RWKV7 | peng2025 | affine
 blocks | layers of an affine family or the slstm, each with norm, short convolution, gate and residual connection
-    the source of its family | mnemoscope.networks.layered:blocks | mnemoscope | blocks
+    mnemoscope, after the source of its family | mnemoscope.networks.layered:blocks | mnemoscope | blocks
 """
 
 cells = Registry("cell", read_entries(CELLS))
