@@ -34,6 +34,8 @@ from tests.store.test_store import make_run
         ),
         (["inspect", "x.pt", "--netwrok=gru"], "no option --netwrok. Did you mean '--network'?"),
         (["sweep", "flipflop", "--over", "lr=0.1,0.2"], "Did you mean 'learning_rate'?"),
+        (["train", "flipflop", "lr=0.1"], "Settings are options: --learning-rate 0.01."),
+        (["sweep", "flipflop", "lr=0.1,0.2"], "Fields that vary follow --over."),
         (["runs", "--sort", "acc"], "Did you mean 'accuracy'?"),
         (
             ["train", "flipflop", "--log", "mlflow"],

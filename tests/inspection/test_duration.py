@@ -39,6 +39,8 @@ def test_the_influence_in_a_delay_line_ends_with_the_line():
     assert (found.state_curve[5:].nan_to_num() == 0).all()
     assert "the outputs change most at lag 3" in found.summary()
     assert found.headline() == "An input still changes the state by at least half of its largest effect 4 steps later."
+    short = ms.measure_influence(line(2), inputs, sources=10, trials=8)
+    assert short.headline() == "An input still changes the state by at least half of its largest effect 1 step later."
     source = 4
     step = int(found.sources[source])
     assert found.outputs[source, :step].isnan().all()

@@ -7,6 +7,7 @@ from torch import nn
 import mnemoscope as ms
 from mnemoscope.inspection import InspectionOptions
 from mnemoscope.inspection.behaviour import measure_gradients
+from mnemoscope.lenses.behaviour.scores import scored_steps
 
 QUIET = InspectionOptions(starts=8, progress=False)
 POINTS, SCORED = ("fixed-points",), ("behaviour", "gradients")
@@ -141,6 +142,9 @@ def test_a_model_brings_its_readout(tmp_path, monkeypatch):
         ({"inputs": torch.zeros(20, 6, 2), "targets": torch.zeros(20, 5, dtype=torch.int64)}, "class numbers"),
         ({"inputs": torch.zeros(20, 6, 2), "targets": torch.full((20, 6), 9)}, "class 9"),
         ({"inputs": torch.zeros(20, 6, 2), "targets": torch.full((20, 6), -1)}, "No step counts"),
+        ({"inputs": torch.zeros(20, 6, 2), "targets": torch.zeros(6, dtype=torch.int64)}, "-1"),
+        ({"inputs": torch.zeros(20, 6, 2), "mask": torch.ones(20, 6)}, r"mask\.bool\(\)"),
+        ({"inputs": torch.zeros(20, 6, 2), "readout": nn.Linear(3, 1)}, "takes 3 features, but the network has 4"),
         ({"lenses": ["fixed-point"]}, "fixed-points"),
         ({"lenses": ["behaviour"]}, "needs inputs"),
         ({"lenses": ["influence"]}, "needs inputs"),
@@ -159,6 +163,27 @@ def test_wrong_arguments_are_refused_with_the_remedy(arguments, message):
 
 
 @pytest.mark.usefixtures("undrawn")
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"inputs": torch.zeros(20, 2)}, r"\(batch, time, features\).*: inputs\[None\]"),
+        ({"targets": torch.zeros(20, 6, 4)}, r"shape \(20, 6, 4\).* \(batch, time, outputs\) = \(6, 20, 4\)"),
+        ({"targets": torch.zeros(20, 6, dtype=torch.int64)}, r"\(batch, time\) = \(6, 20\), but .* \(20, 6\)"),
+    ],
+)
+def test_wrong_shapes_are_named_in_the_layout_of_the_network(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        ms.inspect(nn.GRU(2, 4, batch_first=True), **({"inputs": torch.zeros(6, 20, 2)} | arguments), options=QUIET)
+
+
+def test_a_mask_of_the_wrong_shape_is_named_in_the_layout_of_the_network():
+    targets, mask = torch.zeros(20, 6, 4), torch.ones(6, 20, dtype=torch.bool)
+    with pytest.raises(ValueError, match=r"\(time, batch\) = \(20, 6\), not \(6, 20\)"):
+        scored_steps(targets, mask)
+    with pytest.raises(ValueError, match=r"\(batch, time\) = \(6, 20\), not \(20, 6\)"):
+        scored_steps(targets, mask, batch_first=True)
+
+
 def test_options_of_fixed_points_are_refused_if_none_are_searched_for():
     attentive = ms.networks.memrnn(2, 4)
     assert ms.inspect(attentive, trials(), options=QUIET).fixed_points is None
@@ -189,6 +214,7 @@ def test_trials_of_unequal_length_are_run_without_their_padding():
     found = ms.inspect(
         gru, inputs, targets=targets, lengths=lengths, lenses=(*SCORED, "influence", *POINTS), **settings
     )
+    assert found.behaviour.summary().startswith("Over 6 trials of 3 to 20 steps, ")
     assert found.behaviour.score < 1e-12  # the padding of the targets is NaN too
     assert found.behaviour.position_answers.tolist() == [sum(length > step for length in lengths) for step in range(20)]
     assert found.behaviour.outputs[7:, 1].isnan().all()

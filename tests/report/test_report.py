@@ -290,7 +290,7 @@ def test_the_headline_counts_the_kinds_of_points():
     fp = cube()
     assert headline(fp) == (
         "At this input the network can rest at 27 points: 8 are stable, where a memory can stay; and 19 are saddles, "
-        "the passes between them."
+        "near which paths part."
     )
     one = headline(fp[fp.unstable == 0][0])
     assert one.startswith("At this input one fixed point was found, and it is stable. A single stable point cannot ")

@@ -65,7 +65,7 @@ def slow_bar(steps: range, description: str, *, shown: bool) -> Bar:
     >>> list(slow_bar(range(3), "counting", shown=True))
     [0, 1, 2]
     """
-    disabled = not (shown and (_drawable() or Bar.listener is not None))
+    disabled = not (shown and (is_visible() or Bar.listener is not None))
     return Bar(steps, desc=description, unit="step", delay=PATIENCE, leave=False, disable=disabled)
 
 
@@ -86,7 +86,7 @@ def show_slow(description: str) -> Callable[[Callable[Arguments, Answer]], Calla
         @functools.wraps(function)
         def call(*args: Arguments.args, **options: Arguments.kwargs) -> Answer:
             unwanted = _Clock.running or Bar.listener is not None or options.get("progress") is False
-            if unwanted or not _drawable():
+            if unwanted or not is_visible():
                 return function(*args, **options)
             with _Clock(description):
                 return function(*args, **options)
@@ -138,7 +138,7 @@ class _Clock:
                 bar.refresh()
 
 
-def _drawable() -> bool:
+def is_visible() -> bool:
     """Whether a bar can be seen: on a terminal or in a notebook."""
     return tqdm.__name__ == "tqdm_notebook" or sys.stderr.isatty()
 

@@ -207,7 +207,9 @@ def _base(words: list[str]) -> tuple[RunConfig, Path, list[str]]:
         return replace(base, name=task) if task in registry.tasks else base, root, words
     if len(positions) > 1:
         given = " and ".join(repr(words[position]) for position in positions)
-        raise ValueError(f"{words[0]} takes one preset or .toml file, but got {given}.")
+        hint = {"train": " Settings are options: --learning-rate 0.01.", "sweep": " Fields that vary follow --over."}
+        hint = hint[words[0]] if "=" in given else ""
+        raise ValueError(f"{words[0]} takes one preset or .toml file, but got {given}.{hint}")
     name = words[positions[0]]
     if name in PRESETS:
         base = PRESETS[name]

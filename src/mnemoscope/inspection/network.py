@@ -28,6 +28,7 @@ from mnemoscope.inspection.tape import is_large
 from mnemoscope.inspection.uses import add_citations
 from mnemoscope.inspection.variables import variables_section
 from mnemoscope.lenses import Behaviour, Dynamics, Variables, find_variables, record_behaviour
+from mnemoscope.lenses.behaviour.scores import check_targets
 from mnemoscope.lenses.result import Result
 from mnemoscope.memory.tape import TuringMachine
 from mnemoscope.report import NetworkPage, sentences
@@ -97,18 +98,20 @@ def inspect(
     wanted = _wanted(lenses, inputs, targets)
     dynamical = cell  # remembers the layout of the network, in which its results take trajectories
     trials = None if inputs is None else _checked_inputs(inputs, lengths, cell, model)
-    if cell.batch_first:
-        targets, mask = (None if part is None else part.transpose(0, 1) for part in (targets, mask))
-        model, cell = None if model is None else model.time_first(), cell.time_first()
+    check_targets(targets, mask)
     if trials is not None:
         targets, mask = (None if part is None else part.to(trials.xs.device) for part in (targets, mask))
     elif targets is not None or lengths is not None:
         raise ValueError("Targets and lengths belong to inputs; pass the inputs too.")
     steps = None if trials is None or trials.mask is None else trials.mask.sum(0)
     behaviour, duration = None, Duration()
-    if trials is not None and wanted("behaviour"):
+    if trials is not None and wanted("behaviour"):  # in the layout of the network, which its error messages use
         settings = {"readout": readout, "mask": mask, "lengths": steps}
-        behaviour = record_behaviour(model or cell, trials.xs, targets, **settings)
+        xs = trials.xs.transpose(0, 1) if cell.batch_first else trials.xs
+        behaviour = record_behaviour(model or cell, xs, targets, **settings)
+    if cell.batch_first:
+        targets, mask = (None if part is None else part.transpose(0, 1) for part in (targets, mask))
+        model, cell = None if model is None else model.time_first(), cell.time_first()
     if trials is not None and targets is not None and wanted("gradients"):
         answer = model.readout if model is not None else readout or nn.Identity()
         counts = mask if trials.mask is None else trials.mask & (True if mask is None else mask)
@@ -172,7 +175,7 @@ def _checked_inputs(
 ) -> Inputs:
     """Return the trials time first, with zeros in place of padding."""
     if isinstance(inputs, Tensor):
-        _check_dimensions(inputs)
+        _check_dimensions(inputs, cell.batch_first)
     given = read_inputs(inputs, batch_first=cell.batch_first, lengths=lengths)
     xs = without_masked(given.xs, given.mask)
     if not torch.isfinite(xs).all():
@@ -180,21 +183,21 @@ def _checked_inputs(
     expected = getattr(cell, "input_size", None)
     if model is None and expected is not None and xs.shape[2] != expected:
         raise ValueError(
-            f"The network takes {expected} features, but inputs of shape {tuple(xs.shape)} have {xs.shape[2]} in the "
-            f"last dimension."
+            f"The network takes {expected} features, but the inputs have {xs.shape[2]} in the last dimension."
         )
     weight = next(cell.parameters(), None)
     return replace(given, xs=xs if weight is None or xs.is_complex() else xs.to(weight))
 
 
-def _check_dimensions(inputs: Tensor) -> None:
+def _check_dimensions(inputs: Tensor, batch_first: bool) -> None:
+    axes, one_trial = ("batch, time", "inputs[None]") if batch_first else ("time, batch", "inputs[:, None]")
     if inputs.dim() == 2:
         raise ValueError(
-            f"inputs must have three dimensions, (time, batch, features), but have the shape {tuple(inputs.shape)}. "
-            f"For one trial: inputs[:, None]."
+            f"inputs must have three dimensions, ({axes}, features), but have the shape {tuple(inputs.shape)}. For one "
+            f"trial: {one_trial}."
         )
     if inputs.dim() != 3:
-        raise ValueError(f"inputs must be (time, batch, features), but have the shape {tuple(inputs.shape)}.")
+        raise ValueError(f"inputs must be ({axes}, features), but have the shape {tuple(inputs.shape)}.")
 
 
 def _encoded(model: Model | None, inputs: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
+from mnemoscope.base.progress import is_visible
 from mnemoscope.lenses import Adaptive, Dynamics, FixedPoints, find_fixed_points
 
 
@@ -25,7 +26,7 @@ class InspectionOptions:
     command: str = ""
     """The command that the page names as its origin."""
     progress: bool = True
-    """Whether to show progress bars."""
+    """Whether to show progress bars, on a terminal or in a notebook."""
     full: bool = False
     """Whether to run the measurements that take longer than some seconds, such as long delays of large networks."""
     certify: bool = False
@@ -38,7 +39,8 @@ class InspectionOptions:
     def search(self, dynamics: Dynamics, pool: Float[Tensor, "starts size"] | None = None) -> FixedPoints:
         """Search for fixed points, from the states of `pool` if given."""
         starts = Adaptive(pool, number=self.starts, patience=2)
-        return find_fixed_points(dynamics, starts, seed=self.seed, progress=self.progress, certify=self.certify)
+        shown = self.progress and is_visible()
+        return find_fixed_points(dynamics, starts, seed=self.seed, progress=shown, certify=self.certify)
 
 
 DEFAULT_OPTIONS = InspectionOptions()

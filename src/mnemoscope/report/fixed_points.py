@@ -123,7 +123,7 @@ def _headline_of_points(fp: FixedPoints) -> str:
     if stable:
         parts.append(_are(stable, "stable") + (", where a memory can stay" if stable > 1 else ""))
     if saddles:
-        parts.append(_are(saddles, "a saddle", "saddles") + (", the passes between them" if stable > 1 else ""))
+        parts.append(_are(saddles, "a saddle", "saddles") + (", near which paths part" if stable > 1 else ""))
     if count["unstable"]:
         parts.append(_are(count["unstable"], "unstable in every direction"))
     if count["marginal"]:

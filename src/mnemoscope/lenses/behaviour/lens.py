@@ -14,6 +14,7 @@ from mnemoscope.cells import Lengths, Model, Network, as_cell, read_inputs, scan
 from mnemoscope.lenses.behaviour.result import Behaviour
 from mnemoscope.lenses.behaviour.scores import (
     Targets,
+    check_targets,
     delays,
     kind_of,
     means_by,
@@ -30,11 +31,11 @@ SHOWN = 3
 @show_slow("behaviour")
 def record_behaviour(
     network: Network,
-    inputs: Float[Tensor, "time batch features"] | PackedSequence,
+    inputs: Tensor | PackedSequence,
     targets: Targets | None = None,
     *,
     readout: Callable[[Tensor], Tensor] | None = None,
-    mask: Bool[Tensor, "time batch"] | None = None,
+    mask: Tensor | None = None,
     lengths: Lengths | None = None,
 ) -> Behaviour:
     """Run a network over trials, and score its answers at each step.
@@ -58,18 +59,23 @@ def record_behaviour(
     """
     network = network if isinstance(network, Model) else as_cell(network)
     cell = network.cell if isinstance(network, Model) else network
-    given = read_inputs(inputs, batch_first=cell.batch_first, lengths=lengths)
-    if cell.batch_first:
+    batch_first = cell.batch_first
+    given = read_inputs(inputs, batch_first=batch_first, lengths=lengths)
+    check_targets(targets, mask)
+    if batch_first:
         network = network.time_first()
         targets, mask = _transposed(targets), _transposed(mask)
     outputs = answers(network, given.xs, readout, given.mask)
     trials = given.xs.shape[1]
     shown_inputs, shown_outputs = (_without_padding(part[:, :SHOWN], given.mask).cpu() for part in (given.xs, outputs))
+    shortest = None if given.mask is None else int(given.mask.sum(0).min())
+    shortest = shortest if shortest != len(outputs) else None
     if targets is None:
-        return Behaviour("unknown", shown_inputs, shown_outputs, trials)
+        return Behaviour("unknown", shown_inputs, shown_outputs, trials, shortest=shortest)
     targets = targets.to(outputs.device)
-    kind = kind_of(targets, outputs)
-    counts = scored_steps(targets, mask if given.mask is None else given.mask & (True if mask is None else mask))
+    kind = kind_of(targets, outputs, batch_first=batch_first)
+    counts = scored_steps(targets, mask, batch_first=batch_first)
+    counts = counts if given.mask is None else scored_steps(targets, counts & given.mask)
     scores = score_answers(kind, outputs, targets, counts)
     since = delays(given.xs, counts)
     by_delay, delay_answers = (None, None) if since is None else means_by(since, scores)
@@ -88,6 +94,7 @@ def record_behaviour(
         position_answers=position_answers,
         by_delay=by_delay,
         delay_answers=delay_answers,
+        shortest=shortest,
     )
 
 
@@ -115,4 +122,7 @@ def answers(
             raise ValueError("A Model has a readout of its own; omit readout, or pass model.cell.")
         network, readout, inputs = network.cell, network.readout, network.encode(inputs)
     outputs, _ = scan(network, inputs, mask=mask)
+    features = getattr(readout, "in_features", None)
+    if features is not None and features != outputs.shape[2]:
+        raise ValueError(f"The readout takes {features} features, but the network has {outputs.shape[2]} outputs.")
     return outputs if readout is None else readout(outputs)

@@ -50,6 +50,8 @@ class Behaviour(Result):
     occur. None if the step determines the delay."""
     delay_answers: Int[Tensor, " delays"] | None = None
     """Number of these steps, over all trials."""
+    shortest: int | None = None
+    """Number of steps of the shortest trial; None if all trials have the same length."""
 
     @property
     def score_name(self) -> str:
@@ -80,7 +82,8 @@ class Behaviour(Result):
 
     def summary(self) -> str:
         """Return how well the trials are answered, compared with a constant answer."""
-        trials = f"{self.trials:,} trial{'s' if self.trials != 1 else ''} of {len(self.inputs):,} steps"
+        steps = f"{len(self.inputs):,}" if self.shortest is None else f"{self.shortest:,} to {len(self.inputs):,}"
+        trials = f"{self.trials:,} trial{'s' if self.trials != 1 else ''} of {steps} steps"
         if self.score is None or self.uninformed is None:
             return f"The network ran {trials}; without targets its answers are not scored."
         if self.kind == "values":

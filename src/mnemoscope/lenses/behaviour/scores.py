@@ -15,14 +15,26 @@ Targets = Tensor
 """(time, batch, outputs) of float values or bool bits, or (time, batch) of class numbers."""
 
 
-def kind_of(targets: Targets, outputs: Float[Tensor, "time batch outputs"]) -> Kind:
-    """Return what the targets are; raise unless they fit the outputs."""
-    steps, expected = tuple(outputs.shape[:2]), tuple(outputs.shape)
+def check_targets(targets: Targets | None, mask: Tensor | None) -> None:
+    """Raise unless the targets have one answer for each step, and the mask is bool; in any layout."""
+    if targets is not None and targets.dim() < 2:
+        raise ValueError(
+            f"Targets have the shape {tuple(targets.shape)}, but every step of every trial needs one. If only the last "
+            f"step of a trial has an answer, pass -1 (class numbers) or NaN (values) at the other steps."
+        )
+    if mask is not None and mask.dtype != torch.bool:
+        raise ValueError(f"The mask must be bool, True at steps that count, not {mask.dtype}; mask.bool() converts it.")
+
+
+def kind_of(targets: Targets, outputs: Float[Tensor, "time batch outputs"], *, batch_first: bool = False) -> Kind:
+    """Return what the targets are; raise unless they fit the outputs, with shapes in the layout of the caller."""
+    axes = "batch, time" if batch_first else "time, batch"
+    given, expected = _shape(targets, batch_first), _shape(outputs, batch_first)
     if targets.dtype != torch.bool and not targets.is_floating_point():
-        if tuple(targets.shape) != steps:
+        if given != expected[:2]:
             raise ValueError(
-                f"Integer targets are class numbers of shape (time, batch) = {steps}, but have the shape "
-                f"{tuple(targets.shape)}. Pass float targets if they are values."
+                f"Integer targets are class numbers of shape ({axes}) = {expected[:2]}, but have the shape {given}. "
+                f"Pass float targets if they are values."
             )
         if int(targets.max()) >= outputs.shape[2]:
             raise ValueError(
@@ -30,19 +42,26 @@ def kind_of(targets: Targets, outputs: Float[Tensor, "time batch outputs"]) -> K
                 f"the readout, or float targets if they are values."
             )
         return "classes"
-    if tuple(targets.shape) != expected:
+    if given != expected:
         raise ValueError(
-            f"Targets have the shape {tuple(targets.shape)}, but the outputs of the network (time, batch, outputs) = "
-            f"{expected}. Pass readout=... if a readout follows the network."
+            f"Targets have the shape {given}, but the outputs of the network ({axes}, outputs) = {expected}. Pass "
+            f"readout=... if a readout follows the network."
         )
     return "bits" if targets.dtype == torch.bool else "values"
 
 
-def scored_steps(targets: Targets, mask: Tensor | None) -> Bool[Tensor, "time batch"]:
+def _shape(sequences: Tensor, batch_first: bool) -> tuple[int, ...]:
+    """Return the shape of sequences that are time first, in the layout of the caller."""
+    return tuple((sequences.transpose(0, 1) if batch_first else sequences).shape)
+
+
+def scored_steps(targets: Targets, mask: Tensor | None, *, batch_first: bool = False) -> Bool[Tensor, "time batch"]:
     """Return the steps that count: those of the mask whose target is neither NaN nor a negative class."""
     steps = targets.shape[:2]
     if mask is not None and tuple(mask.shape) != tuple(steps):
-        raise ValueError(f"The mask must have the shape (time, batch) = {tuple(steps)}, not {tuple(mask.shape)}.")
+        axes = "batch, time" if batch_first else "time, batch"
+        expected, given = _shape(targets, batch_first)[:2], _shape(mask, batch_first)
+        raise ValueError(f"The mask must have the shape ({axes}) = {expected}, not {given}.")
     counts = targets.new_ones(steps, dtype=torch.bool) if mask is None else mask.to(targets.device)
     if targets.is_floating_point():
         counts = counts & ~targets.isnan().any(2)

@@ -22,7 +22,7 @@ ROOM = 4_000_000
 @torch.no_grad()
 def measure_influence(
     network: Network,
-    inputs: Float[Tensor, "time batch features"],
+    inputs: Tensor,
     *,
     readout: Readout | None = None,
     lengths: Lengths | None = None,

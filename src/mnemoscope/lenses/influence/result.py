@@ -58,7 +58,8 @@ class Influence(Result):
         last, longest = (int(lags.nonzero().max()) for lags in (known >= float(known.max()) / 2, known >= 0))
         if last == 0 < longest:
             return f"One step later, an input changes the {subject} by less than half of its first effect."
-        until = f"{last} steps later" if last < longest else f"after {longest} steps, the longest time measured"
+        later = "1 step later" if last == 1 else f"{last} steps later"
+        until = later if last < longest else f"after {longest} steps, the longest time measured"
         return f"An input still changes the {subject} by at least half of its largest effect {until}."
 
     def summary(self) -> str:
