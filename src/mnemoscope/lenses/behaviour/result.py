@@ -114,6 +114,7 @@ class Behaviour(Result):
 class SpanScores(Result):
     """Accuracy of a network at several spans of one task: longer delays, longer sequences or more items.
 
+    >>> import torch
     >>> scores = SpanScores("delay", torch.tensor([10, 20, 40]), torch.tensor([1.0, 1.0, 0.6]).double(), 20, 64, 0.1)
     >>> scores.summary()
     'The accuracy is 100.0% at a delay of 20, the longest in training, and 60.0% at 40, the longest measured.'
