@@ -130,6 +130,8 @@ def test_the_columns_that_fit_are_as_wide_as_the_terminal_at_most():
         total = sum(widths[column] for column in shown) + 2 * (len(shown) - 1)
         assert total <= available or shown == ["folder"]
     assert shown == list(widths)
+    widths = {"cell": 4, "delay": 18, "loss": 6, "accuracy": 8, "seconds": 7, "folder": 9}
+    assert columns_that_fit(widths, list(widths), 35) == ["cell", "loss", "accuracy", "folder"]
 
 
 def test_no_bar_is_drawn_unless_on_a_terminal(tmp_path, capsys, monkeypatch):

@@ -6,7 +6,7 @@ from torch import nn
 
 import mnemoscope as ms
 from mnemoscope.inspection import InspectionOptions
-from mnemoscope.inspection.behaviour import measure_gradients
+from mnemoscope.inspection.behaviour import gradient_section, measure_gradients
 from mnemoscope.lenses.behaviour.scores import scored_steps
 
 QUIET = InspectionOptions(starts=8, progress=False)
@@ -97,6 +97,11 @@ def test_gradients_are_those_of_the_loss_at_the_scored_steps():
     norms = measure_gradients(cell, inputs, targets, nn.Identity(), None).norms[0]
     assert (norms[:8] > 0).all()
     assert (norms[8:] == 0).all()  # the loss does not depend on later states
+    with torch.no_grad():
+        exact = ms.scan(cell, inputs)[0]
+    section = gradient_section(measure_gradients(cell, inputs, exact, nn.Identity(), None))
+    assert section.lead.startswith("The gradient of the loss is 0 at every step")
+    assert section.html == ""
 
 
 def test_contexts_are_searched_separately():
@@ -127,6 +132,9 @@ def test_a_model_brings_its_readout(tmp_path, monkeypatch):
     monkeypatch.setattr("webbrowser.open", opened.append)
     page = found.show()
     assert opened == [page.as_uri()]
+    assert "random states" not in page.read_text()
+    alone = ms.inspect(model, lenses=POINTS, options=QUIET)
+    assert "The trajectories start at random states" in alone.save(tmp_path / "alone.html").read_text()
     with pytest.raises(ValueError, match="Name the page"):
         found.save()
 

@@ -282,16 +282,17 @@ def _print_fitting(rows: Sequence[Mapping[str, Any]]) -> None:
 def columns_that_fit(widths: Mapping[str, int], columns: Sequence[str], available: int) -> list[str]:
     """Return the columns of a table of runs that fit into the available width, in their order.
 
-    The folder, by which a run is inspected, comes first; then the other columns from left to right, so that the
-    settings come before the results. A column that does not fit is omitted, and narrower ones after it may still fit.
-    One column is always returned.
+    The folder, by which a run is inspected, comes first, then loss and accuracy, then the other columns from left to
+    right. A column that does not fit is omitted, and narrower ones after it may still fit. One column is always
+    returned.
 
     >>> columns_that_fit({"cell": 4, "task_options.delay": 18, "loss": 6, "folder": 9}, ["cell", "loss", "folder"], 80)
     ['cell', 'loss', 'folder']
     >>> columns_that_fit({"cell": 4, "delay": 18, "loss": 6, "folder": 9}, ["cell", "delay", "loss", "folder"], 24)
     ['cell', 'loss', 'folder']
     """
-    first = sorted(columns, key=lambda column: column != "folder")
+    preferred = ("folder", "loss", "accuracy")
+    first = sorted(columns, key=lambda column: preferred.index(column) if column in preferred else len(preferred))
     chosen, used = {first[0]}, widths[first[0]]
     for column in first[1:]:
         if used + len(GAP) + widths[column] <= available:

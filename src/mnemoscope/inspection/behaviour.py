@@ -93,6 +93,9 @@ def measure_gradients(
 
 def gradient_section(gradients: GradientNorms) -> Section:
     """Return the section on how far back the loss reaches."""
+    if not bool((gradients.norms > 0).any()):
+        reason = "The gradient of the loss is 0 at every step: the answers are exact, or do not depend on the states."
+        return Section("Gradients of the loss", reason, "")
     lead = f"How far back the loss reaches through the states. {gradients.summary()}"
     caption = "Mean over the trials. A small gradient does not exclude a memory: a saturated state holds without one."
     return Section("Gradients of the loss", lead, gradient_figure(gradients, caption))

@@ -41,6 +41,7 @@ ON_THE_CELL = ("behaviour", "gradients", "influence", "memory-capacity")
 """Lenses that need no fixed points."""
 ON_REQUEST = ("variables",)
 """Lenses that "auto" does not include: for a network without variables they take long and find nothing."""
+RANDOM_STARTS = "The trajectories start at random states; inputs=... of ms.inspect shows those of your trials instead."
 
 
 def inspect(
@@ -127,7 +128,8 @@ def inspect(
     mechanism = None if reason else _mechanism(dynamical, model, trials, contexts, options, wanted)
     variables = _variables(model, cell, readout, wanted)
     title = name or f"{type(network).__name__}, {sum(weight.numel() for weight in network.parameters()):,} parameters"
-    return _collect(title, network, cell, options, reason, behaviour, duration, mechanism, variables)
+    has_trials = trials is not None
+    return _collect(title, network, cell, options, reason, has_trials, behaviour, duration, mechanism, variables)
 
 
 def _parts(network: Any, readout: Readout | None) -> tuple[Model | None, Cell, Readout | None]:
@@ -265,6 +267,7 @@ def _collect(
     cell: Cell,
     options: InspectionOptions,
     reason: str,
+    has_trials: bool,
     behaviour: Behaviour | None,
     duration: Duration,
     mechanism: Mechanism | None,
@@ -295,6 +298,7 @@ def _collect(
             fixed_points=mechanism.fixed_points,
             slow_manifold=mechanism.settling,
             trajectories=mechanism.trajectories[:, :TRAJECTORIES],
+            origin="" if has_trials else RANDOM_STARTS,
             sections=mechanism.sections,
         )
     found = variables if isinstance(variables, Variables) else None

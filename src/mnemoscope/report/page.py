@@ -65,6 +65,8 @@ class NetworkPage:
     """Function that returns the sections on what the network does, which come first. It draws their figures."""
     duration_sections: Callable[[], Sequence[Section]] = list
     """The same on how long it remembers, which come next; then come those on how."""
+    origin: str = ""
+    """A sentence on where the trajectories start; none is needed for those of trials."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,7 @@ def render_page(page: NetworkPage) -> str:
     """Return the page as text."""
     mechanism, rest = [*page.sections], [citation_section(page.cites), provenance_section(page.command)]
     if page.fixed_points is not None:
-        mechanism = [*_fixed_point_sections(page.fixed_points, page.trajectories), *mechanism]
+        mechanism = [*_fixed_point_sections(page.fixed_points, page.trajectories, page.origin), *mechanism]
     if page.curve:
         rest = [training_section(page.curve, page.baseline, page.baseline_label), *rest]
     parts = {WHAT: page.behaviour_sections(), HOW_LONG: page.duration_sections(), HOW: mechanism, ABOUT: rest}
@@ -109,10 +111,12 @@ def render_page(page: NetworkPage) -> str:
     return render_document(page.title, _summary(page), sections, page.lenses)
 
 
-def _fixed_point_sections(fp: FixedPoints, trajectories: Float[Tensor, "time batch size"] | None) -> list[Section]:
+def _fixed_point_sections(
+    fp: FixedPoints, trajectories: Float[Tensor, "time batch size"] | None, origin: str
+) -> list[Section]:
     found = len(fp) > 0 or (fp.slow is not None and len(fp.slow) > 0)
     return [
-        *([state_space_section(fp, trajectories)] if found or trajectories is not None else []),
+        *([state_space_section(fp, trajectories, origin)] if found or trajectories is not None else []),
         *([eigenvalue_section(fp)] if len(fp) else []),
         *([fixed_point_section(fp)] if found else []),
     ]

@@ -19,13 +19,16 @@ from mnemoscope.report.numbers import format_number, pluralise
 from mnemoscope.report.plots import SYMBOLS, layout, ring, trace
 
 
-def state_space_section(fp: FixedPoints, trajectories: Float[Tensor, "time batch size"] | None) -> Section:
-    """Return the section with the view of the state space."""
+def state_space_section(
+    fp: FixedPoints, trajectories: Float[Tensor, "time batch size"] | None, origin: str = ""
+) -> Section:
+    """Return the section with the view of the state space; `origin` is a sentence on where the trajectories start."""
     seen = project_state_space(fp, trajectories)
     in_3d = len(seen.labels) == 3
     lead = "Drag to rotate" if in_3d else "Drag to move"
     lead += ", click and scroll to zoom, double-click to see all, "
     lead += "hover over a fixed point for its properties. " + _coordinates(seen, trajectories is not None)
+    lead += f" {origin}" if origin else ""
     html = plot_markup("states", spec(fp, seen), alt=_alt(fp, seen), legend=_legend(fp, seen), notes=seen.notes)
     return Section("State space", lead, html)
 
