@@ -148,7 +148,9 @@ def _few_colours(encoded: str) -> str:
 
 def _png(image: Image.Image, colours: int) -> bytes:
     file = BytesIO()
-    image.convert("RGB").quantize(colours, dither=Image.Dither.NONE).save(file, format="PNG", optimize=True)
+    method = Image.Quantize.MAXCOVERAGE  # keeps the colours of thin lines apart, which are few pixels
+    few = image.convert("RGB").quantize(colours, method, dither=Image.Dither.NONE)
+    few.save(file, format="PNG", optimize=True)
     return file.getvalue()
 
 
@@ -198,10 +200,10 @@ def entry(path: Path) -> Entry:
 
 
 def thumbnail(picture: bytes) -> bytes:
-    """Return a picture as a small PNG of few colours."""
+    """Return a picture as a small PNG."""
     image = Image.open(BytesIO(picture)).convert("RGB")
     image.thumbnail(THUMBNAIL_SIZE, Image.Resampling.LANCZOS)
-    return _png(image, 96)
+    return _png(image, 256)
 
 
 def page(entries: list[Entry]) -> str:
