@@ -122,6 +122,9 @@ def test_a_trained_run_is_reused_and_inspected(tmp_path, capsys):
     inspection = json.loads(capsys.readouterr().out)
     assert inspection["points"] == len(inspection["kinds"])
     assert inspection["page"].endswith("page.html")
+    assert result["loss"] > result["baseline"]  # after 6 steps
+    sentence = f"Its loss of {result['loss']:.3g} is not below the {result['baseline']:.3g} reached without memory."
+    assert sentence in Path(inspection["page"]).read_text()
     assert main(["inspect", result["folder"], "--input", "1", "0"]) == 0
     assert "fixed point" in capsys.readouterr().out
 

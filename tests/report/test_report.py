@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from mnemoscope.drawing.axes import new_figure
+from mnemoscope.drawing.axes import label_log_axis, new_figure
 from mnemoscope.drawing.projection import principal_projection
 from mnemoscope.drawing.svg import COLOUR, inline_svg
 from mnemoscope.inspection import spectra as spectrum_section
@@ -281,6 +281,20 @@ def _lab(linear):
     xyz = to_xyz @ np.clip(linear, 0, 1) / np.array([0.95047, 1, 1.08883])
     f = np.where(xyz > 0.008856, np.cbrt(xyz), 7.787 * xyz + 16 / 116)
     return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.78, 1.0), (0.3, 4.0), (1e-6, 1.0)])
+def test_a_logarithmic_axis_has_several_plain_labels(low, high):
+    figure = new_figure(4, 3)
+    axes = figure.add_subplot()
+    axes.plot([low, high])
+    axes.set_yscale("log")
+    label_log_axis(axes)
+    figure.canvas.draw()
+    bottom, top = axes.get_ylim()
+    labels = [label for label in axes.get_yticklabels() if bottom <= label.get_position()[1] <= top]
+    assert len(labels) >= 3
+    assert all(float(label.get_text()) > 0 for label in labels)
 
 
 # --- words ----------------------------------------------------------------------------------------------------------

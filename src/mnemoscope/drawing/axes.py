@@ -5,6 +5,7 @@ Every function that draws takes `colours` by the names of `LIGHT` and the `font_
 
 from __future__ import annotations
 
+from math import ceil, floor, log10
 from typing import TYPE_CHECKING, Any
 
 from mnemoscope.base.lazy_imports import import_report_extra
@@ -31,6 +32,20 @@ def style_axes(axes: Any, colours: Colours, font_size: float) -> None:
     legend = axes.get_legend()
     for text in [*axes.texts, *(legend.get_texts() if legend else ())]:
         text.set_size(font_size - 1)
+
+
+def label_log_axis(axes: Any) -> None:
+    """Label a logarithmic y axis with plain numbers, since the fonts of a page have no superscripts."""
+    from matplotlib.ticker import AutoLocator, LogLocator, NullFormatter, NullLocator
+
+    low, high = axes.get_ylim()
+    if high < 5 * low:  # 1, 2 and 5 may give a single label
+        axes.yaxis.set_major_locator(AutoLocator())
+        axes.yaxis.set_minor_locator(NullLocator())
+    elif floor(log10(high)) - ceil(log10(low)) < 1:  # fewer than two powers of ten: label 2 and 5 too
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.yaxis.set_minor_formatter(NullFormatter())
 
 
 def mute_axes(axes: Any, colours: Colours, font_size: float) -> None:

@@ -49,7 +49,7 @@ from mnemoscope.relational import SingleStepModel
 from mnemoscope.report import NetworkPage, Section, sentences
 from mnemoscope.report.markup import check_report_extra
 from mnemoscope.tasks import RelationalSequence
-from mnemoscope.training import load_model
+from mnemoscope.training import RunFolder, load_model
 
 BATCH = 64
 """Test sequences whose states are starts of the search."""
@@ -189,7 +189,7 @@ def _inspection(
 
         duration = inspect_duration(run.model, batch.inputs, run.options, found=duration)
         on_spans = "" if spans is None else spans.summary()
-        headline = sentences(behaviour.summary(), on_spans, duration.headline())
+        headline = sentences(behaviour.summary(), _against_baseline(run), on_spans, duration.headline())
         content = replace(content, behaviour=headline, behaviour_sections=sections, duration_sections=duration.sections)
         first = {"behaviour": behaviour, "spans": spans, **duration.results}
         kept = {**{name: result for name, result in first.items() if result is not None}, **kept}
@@ -198,6 +198,14 @@ def _inspection(
         findings |= {"influence": duration.influence, "capacity": duration.capacity, "gradients": duration.gradients}
     content = add_citations(content, lenses, run.config)
     return Inspection(content, kept, run.folder / "page.html", **findings)
+
+
+def _against_baseline(run: LoadedRun) -> str:
+    """Return a sentence on a loss that a network without memory, or a guess, reaches too; "" if it is lower."""
+    result = RunFolder(run.folder).read_result()
+    if not result.loss >= result.baseline:
+        return ""
+    return f"Its loss of {result.loss:.3g} is not below the {result.baseline:.3g} reached {run.task.baseline_label}."
 
 
 def _dynamics(run: LoadedRun) -> Dynamics:

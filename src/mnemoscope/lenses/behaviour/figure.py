@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mnemoscope.drawing.axes import Figure, new_figure, style_axes
+from mnemoscope.drawing.axes import Figure, label_log_axis, new_figure, style_axes
 from mnemoscope.drawing.palette import LIGHT, Colours
 from mnemoscope.lenses.behaviour.result import FEWEST_ANSWERS, Behaviour, SpanScores
 
@@ -105,7 +105,7 @@ def _draw_scores(axes: Any, behaviour: Behaviour, places: Tensor, scores: Tensor
     axes.locator_params(axis="x", integer=True)
     if values and float(scores.nan_to_num(nan=1.0).min()) > 0:
         axes.set_yscale("log")
-        axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")  # the page's fonts have no superscripts
+        label_log_axis(axes)
     else:
         axes.set_ylim(0, None if values else 1.02)
 

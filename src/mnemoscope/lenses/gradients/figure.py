@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import ceil, floor, log10
 from typing import Any
 
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
-from mnemoscope.drawing.axes import Figure, new_figure, style_axes
+from mnemoscope.drawing.axes import Figure, label_log_axis, new_figure, style_axes
 from mnemoscope.drawing.palette import LIGHT, Colours
 from mnemoscope.lenses.gradients.result import GradientNorms
 
@@ -37,13 +36,7 @@ def draw_gradients(
         style: dict[str, Any] = {"color": colours["muted"], "linestyle": DASHES[number % len(DASHES)], "linewidth": 1.4}
         axes.plot(bound.numpy(), label=name, **style)
     axes.set_yscale("log", nonpositive="mask")
-    from matplotlib.ticker import LogLocator, NullFormatter
-
-    low, high = axes.get_ylim()
-    if floor(log10(high)) - ceil(log10(low)) < 1:  # fewer than two powers of ten: label 2 and 5 too
-        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")  # the page's fonts have no superscripts
-    axes.yaxis.set_minor_formatter(NullFormatter())
+    label_log_axis(axes)
     axes.set(xlabel="step t", ylabel="|dL/dh| at step t")
     if len(gradients) + len(bounds or {}) > 1:
         above = {"loc": "lower left", "bbox_to_anchor": (0, 1), "ncols": 3}
