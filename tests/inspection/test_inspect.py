@@ -151,6 +151,10 @@ def test_a_model_brings_its_readout(tmp_path, monkeypatch):
         ({"inputs": torch.zeros(20, 6, 2), "targets": torch.full((20, 6), 9)}, "class 9"),
         ({"inputs": torch.zeros(20, 6, 2), "targets": torch.full((20, 6), -1)}, "No step counts"),
         ({"inputs": torch.zeros(20, 6, 2), "targets": torch.zeros(6, dtype=torch.int64)}, "-1"),
+        (
+            {"inputs": torch.zeros(20, 6, 2), "targets": torch.zeros(20, 6), "readout": nn.Linear(4, 1)},
+            r"targets\[\.\.\., None\]",
+        ),
         ({"inputs": torch.zeros(20, 6, 2), "mask": torch.ones(20, 6)}, r"mask\.bool\(\)"),
         ({"inputs": torch.zeros(20, 6, 2), "readout": nn.Linear(3, 1)}, "takes 3 features, but the network has 4"),
         ({"lenses": ["fixed-point"]}, "fixed-points"),

@@ -43,9 +43,10 @@ def kind_of(targets: Targets, outputs: Float[Tensor, "time batch outputs"], *, b
             )
         return "classes"
     if given != expected:
+        remedy = "Pass readout=... if a readout follows the network."
+        remedy = "targets[..., None] has it." if (*given, 1) == expected else remedy
         raise ValueError(
-            f"Targets have the shape {given}, but the outputs of the network ({axes}, outputs) = {expected}. Pass "
-            f"readout=... if a readout follows the network."
+            f"Targets have the shape {given}, but the outputs of the network ({axes}, outputs) = {expected}. {remedy}"
         )
     return "bits" if targets.dtype == torch.bool else "values"
 
