@@ -48,6 +48,17 @@ def test_the_influence_in_a_delay_line_ends_with_the_line():
     found.figure().canvas.draw_idle()
 
 
+def test_the_headline_names_an_effect_that_grows():
+    generator = torch.Generator().manual_seed(0)
+    rnn, inputs = nn.RNN(1, 30, bias=False), torch.randn(30, 4, 1, generator=generator)
+    with torch.no_grad():
+        rnn.weight_ih_l0.fill_(0.1)
+        rnn.weight_hh_l0.copy_(2.5 / 30**0.5 * torch.randn(30, 30, generator=generator))
+    found = ms.measure_influence(rnn, inputs, sources=4)
+    assert found.state_curve.nan_to_num().max() > 2 * found.state_curve[0]
+    assert found.headline().endswith("% of the distance between trials, as in a decision or in chaos.")
+
+
 def test_influence_compares_two_runs_of_the_network():
     gru, inputs = nn.GRU(2, 3, batch_first=True), torch.randn(4, 9, 2)
     readout = nn.Linear(3, 1)

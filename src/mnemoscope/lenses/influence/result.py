@@ -11,6 +11,9 @@ from torch import Tensor
 from mnemoscope.base.array_types import Float, Int
 from mnemoscope.lenses.result import Result
 
+GROWTH = 2.0
+"""Ratio of the largest effect of an input to its first one, from which the headline mentions the growth."""
+
 
 @dataclass(frozen=True, repr=False)
 class Influence(Result):
@@ -60,7 +63,12 @@ class Influence(Result):
             return f"One step later, an input changes the {subject} by less than half of its first effect."
         later = "1 step later" if last == 1 else f"{last} steps later"
         until = later if last < longest else f"after {longest} steps, the longest time measured"
-        return f"An input still changes the {subject} by at least half of its largest effect {until}."
+        first, largest = float(known[0]), float(known.max())
+        grown = (
+            f" Its effect grows from {first:.0%} to {largest:.0%} of the distance between trials, as in a decision or "
+        )
+        grown = f"{grown}in chaos." if largest > GROWTH * first > 0 else ""
+        return f"An input still changes the {subject} by at least half of its largest effect {until}.{grown}"
 
     def summary(self) -> str:
         """Return when an input changes the outputs most, and for how long it changes the state."""
