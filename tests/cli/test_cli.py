@@ -111,13 +111,17 @@ def test_studies_are_listed_as_json(capsys):
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_a_trained_run_is_reused_and_inspected(tmp_path, capsys):
+def test_a_trained_run_is_reused_and_inspected(tmp_path, monkeypatch, capsys):
     root = ["--root", str(tmp_path / "runs")]
     assert main(["train", "flipflop", *TINY, "--task-options", "bits", "2", "length", "12", *root, "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
     assert result["steps"] == 6
-    assert main(["train", f"{result['folder']}/config.toml", *root]) == 0  # finished before: not repeated
-    assert "finished before" in capsys.readouterr().out
+    with monkeypatch.context() as patch:
+        patch.setattr("mnemoscope.registry.named_plugins", lambda: ["mine.py"])
+        assert main(["train", f"{result['folder']}/config.toml", *root]) == 0  # finished before: not repeated
+    out = capsys.readouterr().out
+    assert "finished before" in out
+    assert f"Inspect it: mnemoscope --plugin mine.py inspect {result['folder']}\n" in out
     assert main(["inspect", result["folder"], "--json"]) == 0
     inspection = json.loads(capsys.readouterr().out)
     assert inspection["points"] == len(inspection["kinds"])

@@ -111,7 +111,7 @@ class Train:
         duration = " (finished before)" if result.cached else f" in {result.seconds:.0f} s"
         guess = f"{task.baseline_label} {result.baseline:.3e}"
         print(printable(f"{result.steps} steps{duration}: loss {result.loss:.3e}, {guess}; {scores}."))
-        print(f"Inspect it: mnemoscope inspect {result.folder}")
+        print(f"Inspect it: {shlex.join([*_program(), 'inspect', str(result.folder)])}")
         return 0
 
 
@@ -193,8 +193,7 @@ class Inspect:
 
     def _command(self) -> str:
         """Return these arguments as a command, which the page shows."""
-        plugins = [word for name in registry.named_plugins() for word in ("--plugin", name)]
-        words = ["mnemoscope", *plugins, "inspect", str(self.path)]
+        words = [*_program(), "inspect", str(self.path)]
         for argument in fields(self):
             value = getattr(self, argument.name)
             if argument.name not in ("path", "json") and value != argument.default:
@@ -202,6 +201,11 @@ class Inspect:
                 words.append(f"--{argument.name}")
                 words += [f"{item:g}" if isinstance(item, float) else str(item) for item in values]
         return shlex.join(words)
+
+
+def _program() -> list[str]:
+    """Return the words with which a command begins, with the plugins in use."""
+    return ["mnemoscope", *(word for name in registry.named_plugins() for word in ("--plugin", name))]
 
 
 @dataclass(frozen=True)
