@@ -9,10 +9,12 @@ import time
 from importlib import import_module
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from mnemoscope import registry
+from mnemoscope.cells.network_files import load_inputs
 from mnemoscope.cli import main
 from mnemoscope.cli.entry_point import _parse
 from mnemoscope.config import PRESETS
@@ -196,6 +198,30 @@ def test_a_closed_pipe_is_no_error():
         assert done.stderr == b""
 
 
+@pytest.mark.usefixtures("undrawn")
+def test_inspect_runs_a_network_on_given_trials(tmp_path, capsys):
+    path, trials = tmp_path / "net.pt", tmp_path / "trials.npy"
+    torch.save(torch.nn.GRU(2, 3).state_dict(), path)
+    np.save(trials, np.random.default_rng(0).normal(size=(5, 4, 2)))
+    words = ["inspect", str(path), "--network", "gru", "--trials"]
+    assert main([*words, str(trials)]) == 0
+    page = (tmp_path / "net.html").read_text()
+    assert "start at random states" not in page
+    assert "How long it remembers" in page
+    torch.save(torch.randn(5, 4, 2), tmp_path / "trials.pt")
+    assert torch.equal(load_inputs(tmp_path / "trials.pt"), torch.load(tmp_path / "trials.pt"))
+    capsys.readouterr()
+    for content, message in ((torch.randn(5, 4, 2).cfloat(), "complex numbers"), ({"x": 1}, "a dict")):
+        torch.save(content, tmp_path / "trials.pt")
+        assert main([*words, str(tmp_path / "trials.pt")]) == 2
+        assert f"holds {message}, not a tensor of inputs (time, trials, features)" in capsys.readouterr().err
+    trials.write_bytes(b"nonsense")
+    assert main([*words, str(trials)]) == 2
+    assert "is no .npy file of numbers" in capsys.readouterr().err
+    assert main([*words, str(tmp_path / "nothing.npy")]) == 2
+    assert "There is no file" in capsys.readouterr().err
+
+
 def test_inspect_reads_a_file_of_weights(tmp_path, capsys):
     path = tmp_path / "net.pt"
     torch.save(torch.nn.GRU(2, 6).state_dict(), path)
@@ -354,6 +380,7 @@ class CtrlC:
         if name == "mnemoscope.cli.entry_point":
             raise KeyboardInterrupt
 sys.meta_path.insert(0, CtrlC)
+from mnemoscope.cells.network_files import load_inputs
 from mnemoscope.cli import main
 sys.exit(main(["list"]))
 """

@@ -146,6 +146,15 @@ def test_accuracy_is_measured_at_spans_beyond_training():
     assert 'aria-label="Accuracy at each delay."' in spans_section(scores, note, "delay").html
 
 
+def test_signs_have_a_best_constant_answer():
+    task = FlipFlop(bits=1, length=8)
+    run = LoadedRun(Path(), ms.Model(ms.cells.GRU(1, 2), 1), task, ms.RunConfig("tiny", task="flipflop"), QUIET)
+    scores, _ = measure_spans(run)
+    batch = task.at(int(scores.spans[-1])).batch(64, 0, 0, "validation")
+    shares = [(batch.targets == sign)[batch.mask].float().mean().item() for sign in (-1, 1)]
+    assert scores.uninformed == pytest.approx(max(shares))
+
+
 def test_the_summary_of_spans_names_the_longest_in_training():
     measured = SpanScores("length", torch.tensor([3, 6]), torch.tensor([1.0, 0.5]).double(), 8, 64)
     assert measured.summary() == "The accuracy is 50.0% at a length of 6, the longest in training is 8."

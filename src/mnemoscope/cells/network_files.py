@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+import numpy as np
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
@@ -68,6 +69,25 @@ def load_network(
     except (RuntimeError, ValueError) as error:
         raise ValueError(f"The weights in {where} do not fit together: {error}") from error
     return module
+
+
+def load_inputs(path: str | Path) -> Tensor:
+    """Return the numbers of a `.npy` file, or the tensor of a `.pt` file, in float32; code in a file is never run."""
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"There is no file {path}.")
+    try:
+        if path.suffix == ".npy":
+            found = torch.from_numpy(np.load(path, allow_pickle=False))
+        else:
+            found = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # damaged bytes make the parsers raise anything
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        raise ValueError(f"{path} is no .npy file of numbers and no .pt file of a tensor. ({reason})") from error
+    if not isinstance(found, Tensor) or found.is_complex():
+        kind = "complex numbers" if isinstance(found, Tensor) else f"a {type(found).__name__}"
+        raise ValueError(f"{path} holds {kind}, not a tensor of inputs (time, trials, features).")
+    return found.float()
 
 
 def _check_tensors(weights: dict[str, Tensor], where: str) -> None:

@@ -125,6 +125,7 @@ class Inspect:
 
         mnemoscope inspect runs/flipflop/0123456789
         mnemoscope inspect my_network.pt --network gru --input 0 0 1
+        mnemoscope inspect my_network.pt --network gru --trials inputs.npy
     """
 
     path: Positional[Path]
@@ -137,6 +138,8 @@ class Inspect:
     """Prefix of the names of the weights, such as `encoder.rnn.`, if a file has several recurrent networks."""
     input: tuple[float, ...] | None = None
     """Constant input of the network; zeros by default."""
+    trials: Path | None = None
+    """File of inputs (time, trials, features), .npy or .pt, on which the network of a file of weights is run."""
     starts: int = 64
     """Number of starting points in each round of the search."""
     seed: int = 0
@@ -159,10 +162,10 @@ class Inspect:
         return 0
 
     def _inspect_run(self) -> Inspection:
-        if self.network is not None or self.prefix is not None or self.nonlinearity != "tanh":
+        if self.network is not None or self.prefix is not None or self.trials or self.nonlinearity != "tanh":
             raise ValueError(
-                f"{self.path} is the folder of a run, which describes its network; --network, --nonlinearity and "
-                f"--prefix are for files of weights."
+                f"{self.path} is the folder of a run, which describes its network and its task; --network, "
+                f"--nonlinearity, --prefix and --trials are for files of weights."
             )
         from mnemoscope.inspection import inspect
 
@@ -171,12 +174,13 @@ class Inspect:
     def _inspect_weights(self) -> Inspection:
         if self.network is None:
             raise ValueError(f"{self.path} is a file of weights: name its class with --network rnn, gru or lstm.")
-        from mnemoscope.cells import load_network
+        from mnemoscope.cells.network_files import load_inputs, load_network
         from mnemoscope.inspection import inspect
 
         network = load_network(self.path, self.network, nonlinearity=self.nonlinearity, prefix=self.prefix)
+        inputs = None if self.trials is None else load_inputs(self.trials)
         title = f"{self.path.name}: {network}" + (f" {self.nonlinearity}" if self.network == "rnn" else "")
-        return inspect(network, name=title, options=self._options())
+        return inspect(network, inputs, name=title, options=self._options())
 
     def _options(self) -> InspectionOptions:
         from mnemoscope.inspection import InspectionOptions

@@ -41,7 +41,10 @@ ON_THE_CELL = ("behaviour", "gradients", "influence", "memory-capacity")
 """Lenses that need no fixed points."""
 ON_REQUEST = ("variables",)
 """Lenses that "auto" does not include: for a network without variables they take long and find nothing."""
-RANDOM_STARTS = "The trajectories start at random states; inputs=... of ms.inspect shows those of your trials instead."
+RANDOM_STARTS = (
+    "The trajectories start at random states; inputs=... of ms.inspect, or --trials of the command, shows those of "
+    "your trials instead."
+)
 
 
 def inspect(

@@ -68,8 +68,12 @@ def _tasks(task: Task) -> dict[int, Task]:
 
 
 def _uninformed(run: LoadedRun, task: Task) -> float | None:
-    """Return the accuracy of the best constant answer, if answers are classes or bits."""
+    """Return the accuracy of the best constant answer, if answers are classes, bits or signs."""
     batch = task.batch(TRIALS, run.config.seed, 0, "validation")
     if batch.targets.is_floating_point():
-        return None
+        due = batch.targets[batch.mask]
+        if not bool((due.abs() == 1).all()):
+            return None
+        signs = due.mean(0).sign() + (due.mean(0) == 0)
+        return task.scores(signs.expand_as(batch.targets), batch)["accuracy"]
     return record_behaviour(run.model, batch.inputs, batch.targets, mask=task.recalled(batch)).uninformed
