@@ -178,12 +178,15 @@ def test_sequences_of_unequal_length_are_refused_with_attention_only():
 
 
 def test_what_cannot_be_adapted_is_named_with_the_remedy():
-    from transformers import GPT2Config, GPT2LMHeadModel
+    from transformers import GPT2Config, GPT2LMHeadModel, Qwen3NextForSequenceClassification
 
     with pytest.raises(TypeError, match=r"modeling_gpt2\.GPT2LMHeadModel is not one of the modules of transformers"):
         ms.adapt(GPT2LMHeadModel(GPT2Config(vocab_size=WORDS, n_embd=8, n_layer=1, n_head=2)))
     with pytest.raises(TypeError, match=r"Mamba2Block is not one .* contains one of them: pass module\.mixer"):
         ms.adapt(causal_model("mamba2").backbone.layers[0])
+    classifier = Qwen3NextForSequenceClassification(causal_model("qwen3-next").config)
+    with pytest.raises(TypeError, match=r"Classification is not one .* contains one of them: pass module\.model"):
+        ms.adapt(classifier)
     with pytest.raises(TypeError, match=r"KimiLinearAttention is not one"):
         ms.adapt(causal_model("kimi-linear").model.layers[1].self_attn)
 

@@ -67,6 +67,8 @@ def cell_from_library(module: nn.Module) -> Cell:
 def _kind(module: nn.Module) -> _Kind | None:
     """Return how to adapt a module, by the first of its classes that is known."""
     for base in type(module).__mro__:
+        if base.__name__.endswith("PreTrainedModel"):  # also the base of classifiers, which are not known
+            continue
         for kind in _KINDS:
             if f"{base.__module__}.".startswith(kind.modules) and base.__name__.endswith(kind.names):
                 return kind
