@@ -58,6 +58,7 @@ def text_of(page):
     return " ".join(unescape(sub(r"<[^>]+>", " ", page.read_text(encoding="utf-8"))).split())
 
 
+@SLOW
 @pytest.mark.parametrize("cell", ["corelnet-sensory", pytest.param("lstm", marks=SLOW)])
 def test_the_page_of_a_relational_run_shows_its_relations(tmp_path, cell):
     inspection = inspect_run(run_of(tmp_path, "same-different", cell), options=InspectionOptions(progress=False))

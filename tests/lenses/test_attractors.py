@@ -512,6 +512,7 @@ def test_untrained_networks_have_point_attractors(network):
     assert_all(ms.find_attractors(ms.Dynamics(network), 6), Kind.POINT)
 
 
+@SLOW
 def test_an_invariant_circle_is_recognised():
     """h' = g R h / sqrt(1 + |h|^2) turns by the angle of R on |h|^2 = g^2 - 1; radially it contracts by 1 / g^2."""
     R = rotation(GOLDEN)
@@ -909,7 +910,7 @@ def test_a_long_search_shows_a_bar(monkeypatch, capsys):
     monkeypatch.setattr(progress, "PATIENCE", 0)
     ms.find_attractors(chaos, 4, transient=50, steps=40, max_period=10)
     assert capsys.readouterr().err == ""  # not a terminal
-    monkeypatch.setattr(progress, "_drawable", lambda: True)
+    monkeypatch.setattr(progress, "is_visible", lambda: True)
     ms.find_attractors(chaos, 4, transient=50, steps=40, max_period=10)
     shown = capsys.readouterr().err
     assert "simulation:" in shown

@@ -9,7 +9,7 @@ import mnemoscope as ms
 from mnemoscope.lenses.design.constraints import Constraint
 from mnemoscope.lenses.design.objective import value_and_gradient
 from mnemoscope.lenses.design.starts import bent_delay_lines
-from tests.slow import representatives
+from tests.slow import SLOW, representatives
 
 
 def design(size, **options):
@@ -108,6 +108,7 @@ def test_normal_networks_hold_one_signal():
     assert abs(design(4, norm=0.9, start=(symmetric, randn(4)), restarts=1).ascent[0] - 1) < 1e-10
 
 
+@SLOW
 def test_matrix_networks_stay_below_vector_networks_of_as_many_units():
     found = design((2, 3), norm=0.8, restarts=2)
     assert found.converged

@@ -17,6 +17,7 @@ from mnemoscope.lenses.recall.overlap import overlap_with, read_features
 from mnemoscope.lenses.variables.angles import angle_error
 from mnemoscope.lenses.variables.theory import BindingNetwork
 from tests.cells.test_episodic import FLOAT64_ROUNDING, drawn, hadamard, some_memory
+from tests.slow import SLOW
 
 
 def cycle(memories, gain=1.2, features=64, scale=1.0):
@@ -213,6 +214,7 @@ def hopfield(features, number, corruption, tried, generator):
     return shares
 
 
+@SLOW
 def test_linear_memories_are_hopfield_networks():
     """Compare the shares with those of independently drawn Hopfield networks, within the standard error."""
     numbers, seeds, generator = [4, 12, 16, 20, 30], 12, np.random.default_rng(7)

@@ -208,6 +208,7 @@ def test_a_planted_ring(anisotropy: float) -> None:
     assert "their indices sum to 0, as on a ring" in memory.summary()
 
 
+@SLOW
 def test_rests_without_a_fixed_point_are_doubtful() -> None:
     memory = _found(planted_ring(1e-3, 3))
     assert memory.fixed_points is not None
@@ -223,6 +224,7 @@ def test_rests_without_a_fixed_point_are_doubtful() -> None:
     assert "changes sign at 1 place more, where it is uncertain" in summary
 
 
+@SLOW
 def test_states_that_arrive_late_settle_longer() -> None:
     turn = torch.linalg.qr(_normal(3, 3))[0]
     ring = ms.Dynamics(planted_ring(1e-4, 3, size=2))
@@ -259,6 +261,7 @@ def test_a_value_is_held_around_an_oscillation() -> None:
     assert torch.allclose(memory.predicted, memory.measured, rtol=0.05)
 
 
+@SLOW
 def test_a_ring_in_64_numbers_far_from_its_starts() -> None:
     memory = _found(planted_ring(5e-4, 2, size=64, decay=0.8), 3 * _normal(150, 64))
     assert memory.topology == "ring"
@@ -368,7 +371,7 @@ def test_two_rings_are_two_groups() -> None:
 # Trained networks; benchmarks/slow_manifolds_trained.py --train made their weights
 
 
-@representatives("gru-angle", "tanh-integration")
+@SLOW
 @pytest.mark.parametrize(("cell", "task"), [*networks()], ids=["-".join(pair) for pair in networks()])
 def test_a_trained_memory(cell: str, task: str) -> None:
     network = load_network(cell, task)

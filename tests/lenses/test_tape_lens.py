@@ -80,6 +80,7 @@ def test_a_head_that_keeps_its_place_has_a_fixed_point_for_every_set_of_slots():
         assert ((fp.eigenvalues[alone] - (1 - weight * ERASE)).abs() < 1e-8).sum() >= 2
 
 
+@SLOW
 def test_a_moving_head_cycles_around_the_tape():
     """Its only fixed point spreads over all slots; waves of its weights grow there by gamma (1 - g) and rotate."""
     slots, gamma, gate = 4, 2.0, 0.3

@@ -227,6 +227,7 @@ def test_a_trained_network_is_explained(trained):
     assert "they explain its behaviour" in summary
 
 
+@SLOW
 def test_the_weights_suffice(trained):
     model, _, _ = trained
     assert ms.find_variables(model).status == "explained"

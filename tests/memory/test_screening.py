@@ -178,6 +178,7 @@ def test_masked_steps_do_not_count_in_the_penalty():
     assert together == pytest.approx(sum(errors) / 13, rel=1e-12)
 
 
+@SLOW
 def test_training_adds_the_penalty(tmp_path):
     """The task loss has no gradient for the predictor, but the penalty trains it."""
     options = {"short_term": 3, "relevant": 3, "score": "surprise"}

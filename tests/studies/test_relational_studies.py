@@ -22,7 +22,7 @@ from mnemoscope.studies.kerg2022.relational_claims import reported
 from mnemoscope.studies.kerg2022.relational_grid import make_grid, network_on
 from mnemoscope.tasks.relational import PUBLISHED
 from mnemoscope.training import build_model, build_task
-from tests.slow import representatives
+from tests.slow import SLOW, representatives
 
 STUDIES = [
     relational_cognitive.STUDY,
@@ -288,6 +288,7 @@ def test_mean_and_deviation_are_in_percent():
     assert reported(about("x", "y"), "z", 94.7, 5.4, Source("webb2021")).tolerance == pytest.approx((0.893, 1.0))
 
 
+@SLOW
 def test_corelnet_distinguishes_unseen_shapes_after_a_hundred_iterations(tmp_path):
     study = relational_cognitive.STUDY
     settings = {

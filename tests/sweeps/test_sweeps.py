@@ -449,6 +449,7 @@ def killed_and_resumed(method, where, chance, root):
     return result
 
 
+@SLOW
 @pytest.mark.parametrize("chance", [0])
 def test_a_killed_sweep_resumes_without_repetition_or_loss(tmp_path, chance):
     assert len(killed_and_resumed("grid", "here", chance, tmp_path).points) == 6

@@ -217,6 +217,7 @@ def test_a_teacher_forced_reservoir_generates_its_target_alone():
     assert 0.8 < z.max() < 1.2
 
 
+@SLOW
 @pytest.mark.parametrize("dtype", [torch.float32, *slow(torch.float64)])
 def test_force_trains_a_flip_flop(dtype):
     torch.manual_seed(1)

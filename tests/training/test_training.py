@@ -889,6 +889,7 @@ def test_the_readout_bias_can_be_omitted(tmp_path):
 # The loop itself.
 
 
+@SLOW
 def test_it_learns_to_hold_a_bit(tmp_path):
     config = replace(CONFIG, task_options={"bits": 1, "length": 12, "rate": 0.2}, steps=300, batch_size=32)
     result = run(config, tmp_path)
