@@ -51,7 +51,7 @@ def spans_section(scores: SpanScores | None, note: str, label: str) -> Section:
         return Section(title, note, "")
     figure = draw_spans(scores, COLOUR, figure=new_figure(PHONE_WIDTH, 3.2), font_size=PAGE_FONT_SIZE)
     constant = " Dashed: the best constant answer." if scores.uninformed is not None else ""
-    caption = f"{scores.trials} new trials at each. Dotted: the longest in training.{constant} {note}".strip()
+    caption = f"{scores.trials} new trials at each. Dotted: the longest possible in training.{constant} {note}".strip()
     alt = f"Accuracy at each {label}."
     return Section(title, scores.summary(), figure_markup(figure, "spans", alt=alt, caption=caption))
 

@@ -117,7 +117,7 @@ class SpanScores(Result):
     >>> import torch
     >>> scores = SpanScores("delay", torch.tensor([10, 20, 40]), torch.tensor([1.0, 1.0, 0.6]).double(), 20, 64, 0.1)
     >>> scores.summary()
-    'The accuracy is 100.0% at a delay of 20, the longest in training, and 60.0% at 40, the longest measured.'
+    'The accuracy is 100.0% at a delay of 20, the longest possible in training, and 60.0% at 40, the longest measured.'
     """
 
     noun: ClassVar[str] = "accuracy at several spans"
@@ -144,7 +144,9 @@ class SpanScores(Result):
         if not known:
             return f"The accuracy is {shares[longest]:.1%} at a {self.label} of {longest}."
         within = max(known)
-        named = "the longest in training" if within == self.trained else f"the longest in training is {self.trained}"
+        named = "the longest possible in training"
+        if within != self.trained:
+            named += f" is {self.trained}"
         text = f"The accuracy is {shares[within]:.1%} at a {self.label} of {within}, {named}"
         if longest == within:
             return f"{text}."
