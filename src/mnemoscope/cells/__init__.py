@@ -6,6 +6,8 @@ from mnemoscope.cells.adapters import (
     adapt as adapt,
     as_cell as as_cell,
 )
+from mnemoscope.cells.affine.layer import AffineLayer as AffineLayer
+from mnemoscope.cells.affine_reading import affine_layers as affine_layers
 from mnemoscope.cells.block import Block as Block
 from mnemoscope.cells.cell import Cell as Cell
 from mnemoscope.cells.echo_state import EchoState as EchoState

@@ -12,6 +12,7 @@ from torch.nn.functional import gelu, glu, silu
 
 from mnemoscope.base.array_types import Float
 from mnemoscope.cells.affine.cell import AffineCell
+from mnemoscope.cells.affine.layer import AffineLayer
 from mnemoscope.cells.cell import Cell
 from mnemoscope.cells.convolution import ShortConvolution, compact
 from mnemoscope.cells.fast_path import FastPath, NoFastPath
@@ -126,6 +127,17 @@ class Block(Cell):
         if places is not None:
             outputs = outputs.gather(0, places.unsqueeze(-1).expand_as(outputs))
         return self._surround(e, outputs), type(state)(register, *last)
+
+    def affine_layers(self, xs: Tensor, state: Any) -> list[AffineLayer]:
+        if not isinstance(self.core, AffineCell):
+            return []
+        features = self.core.project(self.norm(self.embed(xs)))
+        if self.convolution is None:
+            return [AffineLayer.of(self.core, features, state)]
+        register, *inner = state
+        mixed, direct = features.tensor_split([self.core.convolved], dim=-1)
+        mixed, _ = self.convolution.run(mixed, register)
+        return [AffineLayer.of(self.core, torch.cat([mixed, direct], dim=-1), tuple(inner))]
 
     def _surround(self, e: Float[Tensor, "*batch width"], o: Float[Tensor, "*batch features"]) -> Tensor:
         """Return the output of the block from its embedded input and the output of the recurrence."""

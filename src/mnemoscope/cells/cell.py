@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import copy, deepcopy
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +14,9 @@ from mnemoscope.base.array_types import Bool, Float, Inexact, Num
 from mnemoscope.cells.enclosure import Enclosure
 from mnemoscope.cells.fast_path import FastPath, NoFastPath, disable_inherited_fast_path
 from mnemoscope.cells.state import State, leaves, named_leaves
+
+if TYPE_CHECKING:
+    from mnemoscope.cells.affine.layer import AffineLayer
 
 Step = Callable[[Tensor, State], State]
 """Maps a projected input and a state to the next state."""
@@ -37,6 +40,7 @@ class Cell(nn.Module):
     - `bounds`: a box that the step maps into itself (default: not known);
     - `enclose`: ranges of the step and its Jacobian over boxes, for proofs (default: not known);
     - `fast_path`: an operation on whole sequences that computes the same as the loop of steps (default: none);
+    - `affine_layers`: the parts of an affine recurrence on given inputs (default: the cell is not affine);
     - `intermediates`: gates and pre-activations for `run_with_cache` (default: none);
     - `frozen`: a constant copy for analysis.
     """
@@ -128,6 +132,10 @@ class Cell(nn.Module):
         path. `scan` checks for hooks and transforms.
         """
         return NoFastPath(f"{type(self).__name__} has none")
+
+    def affine_layers(self, xs: Num[Tensor, "time batch ..."], state: State) -> list[AffineLayer]:
+        """Return the layers whose step is affine in their state, with their parts on these inputs; [] if none is."""
+        return []
 
     def jacobian(self, x: Float[Tensor, "batch ..."], state: State) -> Float[Tensor, "batch size size"] | None:
         """Return d flat(state') / d flat(state) as a new tensor, or None if there is no closed form."""

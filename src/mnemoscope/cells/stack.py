@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from mnemoscope.base.array_types import Float
+from mnemoscope.cells.affine.layer import AffineLayer
 from mnemoscope.cells.cell import Box, Cell
 from mnemoscope.cells.enclosure import Enclosure
 from mnemoscope.cells.fast_path import FastPath, NoFastPath
@@ -83,6 +84,14 @@ class Stack(Cell):
             return NoFastPath("; ".join(f"layer {depth}: {reason}" for depth, reason in enumerate(reasons)))
         names = [path.name if isinstance(path, FastPath) else f"loop, as {path.reason}" for path in paths]
         return FastPath("layer by layer: " + "; ".join(names), lambda: self._fused(inputs, state, mask))
+
+    def affine_layers(self, xs: Tensor, state: State) -> list[AffineLayer]:
+        found = []
+        for depth, (layer, part) in enumerate(zip(self._cells(), state, strict=True)):
+            found += [inner.named(f"layers.{depth}") for inner in layer.affine_layers(xs, part)]
+            path = layer.fast_path(xs, part, None)
+            xs, _ = path.run() if isinstance(path, FastPath) else run_loop(layer, xs, part, None)
+        return found
 
     def _fused(self, xs: Tensor, state: State, mask: Tensor | None) -> tuple[Tensor, State]:
         last = []

@@ -8,6 +8,7 @@ from mnemoscope.cells.affine.delta_rules import (
     GatedDeltaNet as GatedDeltaNet,
 )
 from mnemoscope.cells.affine.gated_attention import GLA as GLA, HGRN2 as HGRN2, RetNet as RetNet
+from mnemoscope.cells.affine.layer import AffineLayer as AffineLayer
 from mnemoscope.cells.affine.mamba import Mamba as Mamba, Mamba2 as Mamba2
 from mnemoscope.cells.affine.minimal import RGLRU as RGLRU, MinGRU as MinGRU, MinLSTM as MinLSTM
 from mnemoscope.cells.affine.mlstm import MLSTM as MLSTM

@@ -1,0 +1,82 @@
+"""The affine recurrence that a layer of a network computes on given inputs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from mnemoscope.base.array_types import Float, Inexact
+from mnemoscope.cells.affine.parts import Parts, scale_sequence, scan_parts, step_state, transition
+
+
+@runtime_checkable
+class Core(Protocol):
+    """A recurrence that is affine in its state, as `AffineCell` is, which describes its methods."""
+
+    def parts(self, features: Tensor) -> Parts: ...
+
+    def finish(self, reads: Tensor, features: Tensor, scale: Tensor | None) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class AffineLayer:
+    """One recurrent layer on given inputs: `S_t = A_t S_{t-1} + k_t v_t^T`, read by `q_t^T S_t`, with all its parts.
+
+    Everything that is exact about the memory of a modern recurrence is a function of these. Tensors are time first,
+    whatever the layout of the network.
+    """
+
+    name: str
+    """Name of the layer in `run_with_cache`, such as "layers.3"; "" if the network is this one layer."""
+    core: Core
+    """The recurrence, an `AffineCell`."""
+    features: Float[Tensor, "time batch features"]
+    """The features that `core.parts` takes: projected, and convolved if the layer has a convolution."""
+    parts: Parts
+    """q, k, v, g, a and b at every step. If the state is scaled, they are relative to the scales, without
+    `log_writes`."""
+    start: Inexact[Tensor, "batch heads keys values"]
+    """S before the first input."""
+    scales: Float[Tensor, "time batch heads"] | None = None
+    """m after every step, if the state is stored divided by exp(m)."""
+
+    @classmethod
+    def of(cls, core: Core, features: Float[Tensor, "time batch features"], state: tuple[Any, ...]) -> AffineLayer:
+        """Return the layer of a core that takes these features from a state of it, (S,) or (S, m)."""
+        S, *m = state
+        parts, scales = scale_sequence(core.parts(features), m[0]) if m else (core.parts(features), None)
+        return cls("", core, features, parts, S, scales)
+
+    def named(self, name: str) -> AffineLayer:
+        """Return this layer as part of a layer of that name."""
+        return replace(self, name=f"{name}.{self.name}" if self.name else name)
+
+    def reads(self) -> Inexact[Tensor, "time batch heads values"]:
+        """Return `q^T S` at every step."""
+        return scan_parts(self.parts, self.start)[0]
+
+    def outputs(self) -> Float[Tensor, "time batch outputs"]:
+        """Return the outputs of the core, before the gate, norm and projection of a block."""
+        return self.core.finish(self.reads(), self.features, self.scales)
+
+    def states(self) -> Inexact[Tensor, "time batch heads keys values"]:
+        """Return S after every step, by the formula."""
+        S, states = self.start, []
+        for t in range(len(self.features)):
+            S = step_state(self.at(t), S)
+            states.append(S)
+        return torch.stack(states)
+
+    def at(self, step: int) -> Parts:
+        """Return the parts of one step, (batch, ...)."""
+        parts = self.parts
+        erase = None if parts.erase is None else (parts.erase[0][step], parts.erase[1][step])
+        numbers = (parts.queries[step], parts.keys[step], parts.values[step], parts.log_decays[step])
+        return Parts(*numbers, erase, None, parts.micro_steps)
+
+    def transitions(self) -> Inexact[Tensor, "time batch heads keys keys"]:
+        """Return A at every step, which acts on every column of S."""
+        return transition(self.parts)

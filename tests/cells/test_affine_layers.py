@@ -1,0 +1,62 @@
+"""The parts that `affine_layers` returns compute the states and outputs of the network."""
+
+import pytest
+import torch
+
+import mnemoscope as ms
+from mnemoscope.cells import GRU, Stack, affine_layers
+from tests.cells.test_affine_cells import CELLS
+from tests.slow import representatives
+
+ROUNDING = {"rtol": 1e-11, "atol": 1e-12}  # float64, seven steps
+
+
+def close(left, right):
+    torch.testing.assert_close(left, right, **ROUNDING)
+
+
+@representatives("lru", "deltaproduct", "mlstm", "kda")
+@pytest.mark.parametrize("name", CELLS)
+def test_parts_of_a_cell_give_its_states_outputs_and_transitions(name):
+    cell = CELLS[name]().double()
+    xs, state = torch.randn(7, 2, 3, dtype=torch.float64), None
+    _, state = ms.scan(cell, xs[:2])  # from a state that is not 0
+    outputs, cache = ms.run_with_cache(cell, xs, state)
+    [layer] = affine_layers(cell, xs, state)
+    assert layer.name == ""
+    close(layer.states(), cache["S"])
+    close(layer.outputs(), outputs)
+    writes = layer.states()[1] - layer.transitions()[1] @ layer.states()[0]  # B does not depend on S
+    if layer.parts.micro_steps == 1:
+        k, v = layer.parts.keys[1], layer.parts.values[1]
+        close(writes, (k.unsqueeze(-1) * v.unsqueeze(-2)).to(writes.dtype))
+
+
+@pytest.mark.parametrize("family", ["mamba2", "mlstm", "rg-lru"])
+def test_parts_of_blocks_give_their_states(family):
+    options = {} if family == "rg-lru" else {"heads": 2}
+    network = ms.networks.blocks(3, 4, family, depth=2, **options).double()
+    xs = torch.randn(7, 2, 3, dtype=torch.float64)
+    _, cache = ms.run_with_cache(network, xs)
+    layers = affine_layers(network, xs)
+    assert [layer.name for layer in layers] == ["layers.0", "layers.1"]
+    for layer in layers:
+        close(layer.states(), cache[f"{layer.name}.S"])
+
+
+def test_other_layers_are_passed_through():
+    stack = Stack([GRU(3, 4), CELLS["gla"]()])
+    stack.layers[1].project = torch.nn.Linear(4, stack.layers[1].project.out_features)
+    stack.layers[1].input_size = 4
+    assert [layer.name for layer in affine_layers(stack, torch.randn(5, 2, 3))] == ["layers.1"]
+    slstm = Stack([ms.cells.Block(ms.cells.SLSTM(3, 4), 3), GRU(3, 4)])
+    with pytest.raises(TypeError, match="no layer that is affine"):
+        affine_layers(slstm, torch.randn(5, 2, 3))
+
+
+def test_a_model_encodes_its_inputs_and_padding_changes_nothing():
+    model = ms.Model(CELLS["deltanet"](), 2, encode=torch.nn.Embedding(5, 3))
+    tokens = torch.randint(5, (6, 2))
+    [layer] = affine_layers(model, tokens, lengths=[6, 3])
+    [whole] = affine_layers(model, tokens)
+    close(layer.states()[:3], whole.states()[:3])
