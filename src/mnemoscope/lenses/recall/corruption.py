@@ -15,6 +15,7 @@ from mnemoscope.base.progress import show_slow
 from mnemoscope.base.validation import check_whole
 from mnemoscope.cells import EpisodicMemory
 from mnemoscope.cells.lagrangians import Lagrangian, make_lagrangian
+from mnemoscope.lenses.bootstrap import wilson_interval
 from mnemoscope.lenses.recall.arguments import frozen_copy, initial_features
 from mnemoscope.lenses.recall.overlap import overlap_with, read_features
 from mnemoscope.lenses.result import Result
@@ -119,11 +120,7 @@ class Basin(Result):
     @property
     def interval(self) -> tuple[Float[Tensor, " corruptions"], Float[Tensor, " corruptions"]]:
         """Lower and upper edge of the 95% confidence interval of `share` (Wilson 1927)."""
-        z, p, n = 1.959963984540054, self.share, self.trials
-        middle = (p + z**2 / (2 * n)) / (1 + z**2 / n)
-        half = z / (1 + z**2 / n) * (p * (1 - p) / n + z**2 / (4 * n**2)).sqrt()
-        low, high = (middle - half).clamp_min(0), (middle + half).clamp_max(1)
-        return torch.minimum(low, p), torch.maximum(high, p)  # rounding may exclude p
+        return wilson_interval(self.returned, self.trials)
 
     @property
     def radius(self) -> float | None:
