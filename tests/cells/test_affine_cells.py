@@ -40,7 +40,7 @@ CELLS = {
     "lru": lambda: LRU(3, 3, state_size=2),
     "mingru": lambda: MinGRU(3, 3),
     "minlstm": lambda: MinLSTM(3, 3),
-    "rg-lru": lambda: RGLRU(3, 3),
+    "rg-lru": lambda: RGLRU(3, 4, gate_blocks=2),
     "retnet": lambda: RetNet(3, 6, heads=2, key_size=4),
     "hgrn2": lambda: HGRN2(3, 6, heads=2),
     "hgrn2-bound": lambda: HGRN2(3, 6, heads=2, key_size=2, lower_bound=0.3),
@@ -163,7 +163,7 @@ def literal_delta_rule(cell, x, S, head):
         k, v = unit(silu(k[head * d : (head + 1) * d])), silu(v[head * e : (head + 1) * e])
         beta = cell.beta_max * torch.sigmoid(beta[head])
         S = (torch.eye(d) - beta * torch.outer(k, k)) @ S + beta * torch.outer(k, v)
-    return S, unit(silu(q[head * d : (head + 1) * d])) @ S
+    return S, unit(silu(q[head * d : (head + 1) * d])) @ S / d**0.5
 
 
 def literal_hgrn2(cell, x, S, head):
@@ -232,7 +232,9 @@ def literal_minlstm(cell, x, c):
 
 def literal_rglru(cell, x, h):
     u = cell.project(x)
-    r, i = torch.sigmoid(cell.gates(u)).chunk(2)
+    W_r, W_i = (torch.block_diag(*gate.weight) for gate in (cell.recurrence_gate, cell.input_gate))
+    r = torch.sigmoid(W_r @ u + cell.recurrence_gate.bias)
+    i = torch.sigmoid(W_i @ u + cell.input_gate.bias)
     a = torch.exp(-softplus(cell.rate_bias)) ** (8 * r)
     h = a * h + (1 - a**2).sqrt() * (i * u)
     return h, h
@@ -428,7 +430,8 @@ def test_decays_of_a_new_gated_deltanet_lie_where_they_should():
     cell = GatedDeltaNet(3, 64, heads=64)
     rate, decay = softplus(cell.rate_bias), cell.log_decay.exp()
     assert 9e-4 < rate.min() < rate.max() < 0.11
-    assert 1 <= decay.min() < decay.max() <= 16
+    assert 0 < decay.min() < 1.5
+    assert 14 < decay.max() <= 16
 
 
 def test_bad_options_are_refused():
@@ -440,6 +443,7 @@ def test_bad_options_are_refused():
         (lambda: DeltaNet(3, 4, beta_max=2.5), "at most 2"),
         (lambda: Mamba2(3, 4, heads=2, groups=4), "multiple of groups"),
         (lambda: Mamba(3, 4, rank=0), "rank must be"),
+        (lambda: RGLRU(3, 4, gate_blocks=3), "multiple of 3 blocks"),
         (lambda: HGRN2(3, 4, lower_bound=1.0), "lower_bound must be"),
         (lambda: RetNet(3, 4, key_size=3), "key_size must be even"),
         (lambda: S4D(3, 4, state_size=5), "state_size must be even"),

@@ -103,9 +103,9 @@ def test_the_jacobian_of_a_block_is_the_derivative():
 def test_caches_and_patches_take_the_states_of_blocks():
     network, xs = blocks(3, 4, "gated-deltanet", depth=2).double(), randn(7, 2, 3)
     outputs, cache = ms.run_with_cache(network, xs)
-    assert cache["layers.1.S"].shape == (7, 2, 1, 4, 4)
+    assert cache["layers.1.S"].shape == (7, 2, 1, 3, 6)
     assert cache["layers.0.conv"].shape == (7, 2, 12, 4)
-    value = torch.zeros(2, 1, 4, 4, dtype=torch.float64)
+    value = torch.zeros(2, 1, 3, 6, dtype=torch.float64)
     patched = ms.patch(network, xs, {("layers.1.S", 3): value})[0]
     close(patched[:3], outputs[:3])
     state = ms.scan(network, xs[:4])[1]
@@ -113,8 +113,58 @@ def test_caches_and_patches_take_the_states_of_blocks():
     close(patched[4:], ms.scan(network, xs[4:], state)[0])
 
 
+@torch.no_grad()
 def test_higher_layers_of_hgrn2_forget_more_slowly():
-    assert [layer.core.lower_bound for layer in blocks(3, 4, "hgrn2", depth=4).layers] == [0, 0.25, 0.5, 0.75]
+    """The bounds are cumulated sums of a softmax over the layers, which is one parameter of all layers."""
+    network = blocks(3, 4, "hgrn2", depth=4, heads=2).double()
+    growth = network.layers[1].core.shared_bounds.growth
+    growth.normal_()
+    shares = torch.softmax(growth, 0)
+    for level, layer in enumerate(network.layers):
+        features = randn(5, 12)
+        bound = (shares.cumsum(0)[level] - shares[0]).view(2, 2)
+        f = bound + (1 - bound) * torch.sigmoid(features[:, 4:8].view(5, 2, 2))
+        close(layer.core.parts(features).log_decays.exp(), f)
+        close(layer.core.parts(features).keys, 1 - f)
+    assert sum(parameter is growth for parameter in network.parameters()) == 1
+
+
+def test_sizes_in_blocks_are_the_published_ones():
+    (mamba,) = blocks(3, 48, "mamba", depth=1).layers
+    assert mamba.core.rate.in_features == 3
+    (griffin,) = blocks(3, 48, "rg-lru", depth=1).layers
+    assert griffin.core.hidden_size == 64
+    assert griffin.core.input_gate.weight.shape == (16, 4, 4)
+    (delta,) = blocks(3, 16, "gated-deltanet", depth=1, heads=2).layers
+    assert (delta.core.keys, delta.core.values) == (6, 12)
+    (delta,) = blocks(3, 16, "deltaproduct", depth=1, heads=2, key_size=3).layers
+    assert (delta.core.keys, delta.core.values) == (3, 6)
+
+
+@torch.no_grad()
+def test_state_space_models_in_blocks_act_on_their_inputs():
+    """S4D has no projection, and D of LRU and S5 is diagonal."""
+    x = randn(2, 6)
+    for family in ("lru", "s5"):
+        (block,) = blocks(3, 6, family, depth=1).double().layers
+        project = block.core.project
+        close(project(x), torch.cat([x @ project.weight.T, project.skip * x], 1))
+    (block,) = blocks(3, 6, "s4d", depth=1, state_size=4).double().layers
+    assert block.core.project(x) is x
+
+
+@torch.no_grad()
+def test_the_convolution_of_a_minimal_cell_precedes_its_maps():
+    (block,) = blocks(3, 4, "mingru", depth=1).double().layers
+    core, xs = block.core, randn(7, 2, 3)
+    e = block.embed(xs)
+    u, _ = block.convolution.run(block.norm(e), torch.zeros(2, 4, 4, dtype=torch.float64))
+    z, n = core.maps(u).chunk(2, -1)
+    h, expected = torch.zeros(2, 4, dtype=torch.float64), []
+    for z_t, n_t in zip(torch.sigmoid(z), n, strict=True):
+        h = (1 - z_t) * h + z_t * torch.where(n_t >= 0, n_t + 0.5, torch.sigmoid(n_t))
+        expected.append(h)
+    close(ms.scan(block, xs)[0], block.last(e + block.out(torch.stack(expected))))
 
 
 def test_bad_blocks_are_refused():

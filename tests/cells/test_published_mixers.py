@@ -33,7 +33,9 @@ def block_of(core, width, mixer, *, weight, out, surroundings=None):
     if block.convolution is not None:
         conv = mixer.conv_1d if hasattr(mixer, "conv_1d") else mixer.conv1d
         block.convolution.weight.copy_(conv.weight.squeeze(1))
-        block.convolution.bias.copy_(torch.zeros(1) if conv.bias is None else conv.bias)
+        assert (block.convolution.bias is None) == (conv.bias is None)
+        if conv.bias is not None:
+            block.convolution.bias.copy_(conv.bias)
     return block
 
 
@@ -60,8 +62,8 @@ def _mamba_block(mixer):
 
 
 def mamba2():
-    mixer = mixer_of("mamba2", n_groups=1, time_step_limit=(0.0, float("inf")))
-    core = Mamba2(8, 16, heads=4, state_size=4)
+    mixer = mixer_of("mamba2", n_groups=2, time_step_limit=(0.0, float("inf")))
+    core = Mamba2(8, 16, heads=4, state_size=4, groups=2)
     block = block_of(core, 8, mixer, weight=mixer.in_proj.weight[16:], out=mixer.out_proj)
     block.gate.weight.copy_(mixer.in_proj.weight[:16])
     block.gated_norm.load_state_dict(mixer.norm.state_dict())
@@ -82,7 +84,7 @@ def gated_deltanet():
     block.gate.weight.copy_(z)
     core.rate_bias.copy_(mixer.dt_bias)
     core.log_decay.copy_(mixer.A_log)
-    return mixer, _with_divided_queries(block, mixer.norm)
+    return mixer, _with_head_norm(block, mixer.norm)
 
 
 def kda():
@@ -91,32 +93,30 @@ def kda():
     nn.init.normal_(forget.A_log)
     maps = (mixer.q_proj, mixer.k_proj, mixer.v_proj, mixer.b_proj, forget.f_a_proj)
     block = block_of(core, 16, mixer, weight=torch.cat([each.weight for each in maps]), out=mixer.o_proj)
-    block.gate.weight.copy_(mixer.g_b_proj.weight @ mixer.g_a_proj.weight)
+    block.gate[0].load_state_dict(mixer.g_a_proj.state_dict())
+    block.gate[1].load_state_dict(mixer.g_b_proj.state_dict())
     core.decay.load_state_dict(forget.f_b_proj.state_dict())
     core.rate_bias.copy_(forget.dt_bias)
     core.log_decay.copy_(forget.A_log.view(-1, 1))
-    return mixer, _with_divided_queries(block, mixer.o_norm)
+    return mixer, _with_head_norm(block, mixer.o_norm)
 
 
-def _with_divided_queries(block, norm):
-    """Account for queries that are divided by sqrt(d): the norm cancels the factor but for its eps."""
+def _with_head_norm(block, norm):
     block.core.norm.load_state_dict(norm.state_dict())
-    block.core.norm.eps = norm.variance_epsilon * block.core.keys
+    block.core.norm.eps = norm.variance_epsilon
     return block
 
 
 def rg_lru():
-    mixer = mixer_of("recurrent-gemma", hidden_activation="gelu")
-    for unused in (mixer.linear_y.bias, mixer.linear_out.bias):
-        unused.zero_()
-    core, unit = RGLRU(16, 16), mixer.rg_lru
+    mixer = mixer_of("recurrent-gemma")
+    core, unit = RGLRU(16, 16, gate_blocks=2), mixer.rg_lru
     block = block_of(core, 16, mixer, weight=mixer.linear_x.weight, out=mixer.linear_out)
     core.project.bias.copy_(mixer.linear_x.bias)
-    block.gate.weight.copy_(mixer.linear_y.weight)
-    for half, name in enumerate(("recurrent_gate", "input_gate")):
-        weight = getattr(unit, f"{name}_weight")
-        core.gates.weight.chunk(2)[half].copy_(torch.block_diag(*weight.mT))
-        core.gates.bias.chunk(2)[half].copy_(getattr(unit, f"{name}_bias").flatten())
+    block.out.bias.copy_(mixer.linear_out.bias)
+    block.gate.load_state_dict(mixer.linear_y.state_dict())
+    for gate, name in ((core.recurrence_gate, "recurrent_gate"), (core.input_gate, "input_gate")):
+        gate.weight.copy_(getattr(unit, f"{name}_weight").mT)
+        gate.bias.copy_(getattr(unit, f"{name}_bias").flatten())
     core.rate_bias.copy_(unit.recurrent_param)
     # at position 0 it writes with the weight 1 in place of sqrt(1 - a^2)
     positions = torch.arange(1, 10).expand(2, -1)
@@ -126,14 +126,15 @@ def rg_lru():
 def mlstm():
     # a cap so large that it caps nothing, and nothing added to the denominator
     mixer = mixer_of("xlstm", qk_dim_factor=1.0, gate_soft_cap=1e8, eps=0.0)
-    mixer.multihead_norm.weight.copy_(mixer.multihead_norm.weight[:8].repeat(2))
     core = MLSTM(16, 16, heads=2)
     maps = (mixer.q, mixer.k, mixer.v, mixer.ogate_preact, mixer.igate_preact, mixer.fgate_preact)
     weight = torch.cat([each.weight for each in maps])
-    block = block_of(core, 16, mixer, weight=weight, out=mixer.out_proj, surroundings=Surroundings(norm="layer"))
+    block = block_of(
+        core, 16, mixer, weight=weight, out=mixer.out_proj, surroundings=Surroundings(norm="layer", norm_bias=False)
+    )
     core.project.bias.zero_()
     core.project.bias[-4:] = torch.cat([mixer.igate_preact.bias, mixer.fgate_preact.bias])
-    core.norm.weight.copy_(mixer.multihead_norm.weight[:8])
+    core.norm.weight.copy_(mixer.multihead_norm.weight.view(2, 8))
     core.norm.eps = mixer.multihead_norm.eps
     return mixer, block
 
@@ -159,16 +160,10 @@ def test_a_block_with_the_weights_of_a_mixer_computes_its_outputs(family):
 
 @pytest.mark.parametrize(("kind", "name"), [(MinGRU, "minGRU"), (MinLSTM, "minLSTM")])
 @torch.no_grad()
-def test_minimal_cells_compute_the_outputs_of_the_package_with_positive_values(kind, name):
+def test_minimal_cells_compute_the_outputs_of_the_package(kind, name):
     package = pytest.importorskip(f"minGRU_pytorch.{name}", reason="pip install minGRU-pytorch")
-
-    class Positive(kind):  # the package computes with logarithms, so it makes the values positive
-        def parts(self, features):
-            parts = super().parts(features)
-            return parts._replace(values=package.g(parts.values))
-
     torch.manual_seed(1)
-    module, cell = getattr(package, name)(4).double(), Positive(4, 4).double()
+    module, cell = getattr(package, name)(4).double(), kind(4, 4, positive=True).double()
     values, *gates = next(module.parameters()).chunk(2 if kind is MinGRU else 3)
     cell.project.weight.copy_(torch.cat([*gates, values]))
     cell.project.bias.zero_()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import namedtuple
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -19,7 +19,7 @@ from mnemoscope.cells.fast_path import FastPath, NoFastPath
 from mnemoscope.cells.slstm import SLSTM
 from mnemoscope.cells.surroundings import Surroundings
 
-_GATES = {"silu": silu, "sigmoid": torch.sigmoid, "gelu": gelu}
+_GATES = {"silu": silu, "sigmoid": torch.sigmoid, "gelu": partial(gelu, approximate="tanh")}
 
 
 class Block(Cell):
@@ -62,14 +62,15 @@ class Block(Cell):
         self.core, self.width, self.surroundings = core, width, around
         self.input_size = width if input_size is None else input_size
         self.embed = nn.Identity() if input_size is None else nn.Linear(input_size, width)
-        self.norm = nn.RMSNorm(width, eps=1e-6)
+        self.norm = around.make_input_norm(width)
         channels = core.convolved if around.convolution else 0
-        self.convolution = ShortConvolution(channels, around.convolution) if channels else None
-        core.norm = around.head_norm(core.hidden_size // core.heads)
-        self.gate = nn.Linear(width, core.hidden_size, bias=False) if around.gate in _GATES else None
-        self.gated_norm = nn.RMSNorm(core.hidden_size, eps=1e-6) if around.norm == "gated" else nn.Identity()
-        self.out = nn.Linear(core.hidden_size, 2 * width if around.gate == "glu" else width, bias=False)
-        self.last = nn.RMSNorm(width, eps=1e-6) if last else nn.Identity()
+        convolution = ShortConvolution(channels, around.convolution, around.convolution_bias) if channels else None
+        self.convolution = convolution
+        core.norm = around.make_head_norm(core.heads, core.hidden_size // core.heads)
+        self.gate = around.make_gate(width, core.hidden_size, core.heads)
+        self.gated_norm = around.make_last_norm(core.hidden_size, core.groups)
+        self.out = nn.Linear(core.hidden_size, 2 * width if around.gate == "glu" else width, bias=around.bias)
+        self.last = around.make_input_norm(width) if last else nn.Identity()
 
     @property
     def output_features(self) -> int:

@@ -9,7 +9,7 @@ from mnemoscope.base.array_types import Bool, Float, Int
 
 
 class ShortConvolution(nn.Module):
-    """`y_t = b + sum_j w_j x_{t - width + 1 + j}` for each channel.
+    """`y_t = b + sum_j w_j x_{t - width + 1 + j}` for each channel; b is 0 without `bias`.
 
     The register (batch, channels, width) holds the last inputs with the present one, so that outputs are a function of
     it. Its oldest entry is not read again.
@@ -19,11 +19,11 @@ class ShortConvolution(nn.Module):
     torch.Size([2, 5])
     """
 
-    def __init__(self, channels: int, width: int) -> None:
+    def __init__(self, channels: int, width: int, bias: bool = True) -> None:
         super().__init__()
         bound = width**-0.5  # as in torch.nn.Conv1d
         self.weight = nn.Parameter(torch.empty(channels, width).uniform_(-bound, bound))
-        self.bias = nn.Parameter(torch.empty(channels).uniform_(-bound, bound))
+        self.bias = nn.Parameter(torch.empty(channels).uniform_(-bound, bound)) if bias else None
 
     def shift(
         self, register: Float[Tensor, "batch channels width"], x: Float[Tensor, "batch channels"]
@@ -33,7 +33,7 @@ class ShortConvolution(nn.Module):
 
     def read(self, register: Float[Tensor, "batch channels width"]) -> Float[Tensor, "batch channels"]:
         """Return the output after the last input in the register."""
-        return (self.weight * register).sum(-1) + self.bias
+        return self._with_bias((self.weight * register).sum(-1))
 
     def run(
         self,
@@ -44,12 +44,16 @@ class ShortConvolution(nn.Module):
         """Return the outputs of a sequence, and the register after it, or after the first `lengths` inputs."""
         width = register.shape[-1]
         extended = torch.cat([register.permute(2, 0, 1), xs])
-        outputs = sum(self.weight[:, j] * extended[j + 1 : j + 1 + len(xs)] for j in range(width)) + self.bias
+        terms = [self.weight[:, j] * extended[j + 1 : j + 1 + len(xs)] for j in range(width)]
+        outputs = self._with_bias(sum(terms[1:], terms[0]))
         if lengths is None:
             return outputs, extended[-width:].permute(1, 2, 0).contiguous()
         places = (lengths + torch.arange(width, device=xs.device).unsqueeze(1)).unsqueeze(-1)  # (width, batch, 1)
         last = extended.gather(0, places.expand(-1, -1, xs.shape[-1]))
         return outputs, last.permute(1, 2, 0).contiguous()
+
+    def _with_bias(self, convolved: Tensor) -> Tensor:
+        return convolved if self.bias is None else convolved + self.bias
 
 
 def compact(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -39,8 +39,17 @@ class SLSTM(Cell):
     torch.Size([4, 16])
     """
 
-    surroundings: ClassVar[Surroundings] = Surroundings(convolution=4, norm="layer")
+    surroundings: ClassVar[Surroundings] = Surroundings(
+        input_norm="layer", convolution=4, norm="layer", norm_bias=False
+    )
     """The parts around the recurrence in its published block."""
+    groups: ClassVar[int] = 1
+    """Number of groups of output features that a norm after the gate treats apart."""
+
+    @classmethod
+    def for_blocks(cls, width: int, depth: int, **options: Any) -> list[Any]:
+        """Return the recurrences of `depth` published blocks, whose inputs have `width` features."""
+        return [cls(width, width, **options) for _ in range(depth)]
 
     def __init__(
         self, input_size: int, hidden_size: int, heads: int = 1, forget: str = "sigmoid", forget_bias: float = 3.0

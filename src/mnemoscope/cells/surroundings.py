@@ -3,43 +3,79 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Literal
 
 from torch import nn
 
+from mnemoscope.cells.norms import GroupedRMSNorm, HeadNorm
+
 
 @dataclass(frozen=True)
 class Surroundings:
-    """Norm, convolution and gate around a recurrence.
+    """Norms, convolution, gate and projection around a recurrence.
 
     >>> print(Surroundings(convolution=4, norm="rms", gate="silu", expand=2))
     2 w features, convolution 4, RMS norm of each head, silu gate
     """
 
+    input_norm: Literal["rms", "layer"] = "rms"
+    """Norm of the inputs of the block, and of the outputs of the last one."""
     convolution: int = 0
     """Width of the convolution of the features over time; 0 for no convolution."""
-    norm: Literal["none", "rms", "layer", "gated"] = "none"
-    """Norm of each head's reads ("rms", "layer"), or RMS norm of all features after the gate ("gated")."""
+    convolution_bias: bool = True
+    """Whether the convolution has a bias."""
+    norm: Literal["none", "rms", "layer", "all"] = "none"
+    """Norm of each head's reads: "rms" with weights that the heads share, "layer" with weights for every feature. "all"
+    is an RMS norm of all features after the gate, or of each of `AffineCell.groups` groups of them."""
+    norm_bias: bool = True
+    """Whether layer norms have biases."""
+    eps: float = 1e-5
+    """Number that the norm of the reads adds to the variance."""
     gate: Literal["none", "silu", "sigmoid", "gelu", "glu"] = "none"
     """Function of a linear map of the block's input, by which the output of the recurrence is multiplied; "glu" takes
     GELU of the output and makes the output projection a gated linear unit."""
+    low_rank_gate: bool = False
+    """Whether the map of the gate is a product of two, with as many features between them as a head has values."""
+    bias: bool = False
+    """Whether the gate and the output projection have biases."""
     expand: float = 1.0
     """Features of the recurrence for each feature of the block."""
 
     def __str__(self) -> str:
         """Describe the parts in the order of the computation."""
-        norms = {"rms": "RMS norm of each head", "layer": "layer norm of each head", "gated": "RMS norm after the gate"}
         gates = {"glu": "GELU and gated linear unit", "none": ""}
+        gate = gates.get(self.gate, f"{self.gate} gate{' of low rank' * self.low_rank_gate}")
+        norms = {"rms": "RMS norm of each head", "layer": "layer norm of each head"}
         parts = [
-            f"{self.expand:g} w features" if self.expand != 1 else "",
+            "layer norm of the input" if self.input_norm == "layer" else "",
+            f"{Fraction(self.expand).limit_denominator(9)} w features" if self.expand != 1 else "",
             f"convolution {self.convolution}" if self.convolution else "",
             norms.get(self.norm, ""),
-            gates.get(self.gate, f"{self.gate} gate"),
+            gate,
+            "RMS norm of all features" if self.norm == "all" else "",
         ]
         return ", ".join(part for part in parts if part)
 
-    def head_norm(self, size: int) -> nn.Module:
-        """Return the norm of the reads of one head, (..., size)."""
+    def make_input_norm(self, width: int) -> nn.Module:
+        """Return the norm of the inputs of a block."""
+        return nn.RMSNorm(width, eps=1e-6) if self.input_norm == "rms" else nn.LayerNorm(width, bias=self.norm_bias)
+
+    def make_head_norm(self, heads: int, size: int) -> nn.Module:
+        """Return the norm of the reads of each head, (..., heads, size)."""
         if self.norm == "rms":
-            return nn.RMSNorm(size, eps=1e-5)
-        return nn.LayerNorm(size) if self.norm == "layer" else nn.Identity()
+            return nn.RMSNorm(size, eps=self.eps)
+        return HeadNorm(heads, size, self.norm_bias, self.eps) if self.norm == "layer" else nn.Identity()
+
+    def make_last_norm(self, size: int, groups: int) -> nn.Module:
+        """Return the norm of all features after the gate."""
+        return GroupedRMSNorm(size, groups, self.eps) if self.norm == "all" else nn.Identity()
+
+    def make_gate(self, width: int, size: int, heads: int) -> nn.Module | None:
+        """Return the linear map of the gate; None for a block without such a map."""
+        if self.gate in ("none", "glu"):
+            return None
+        if self.low_rank_gate:
+            rank = size // heads
+            return nn.Sequential(nn.Linear(width, rank, bias=False), nn.Linear(rank, size, bias=self.bias))
+        return nn.Linear(width, size, bias=self.bias)

@@ -6,7 +6,7 @@ from typing import Any
 
 from mnemoscope.base.validation import check_whole
 from mnemoscope.cells import SLSTM, Block, Stack
-from mnemoscope.cells.affine import HGRN2, AffineCell
+from mnemoscope.cells.affine import AffineCell
 from mnemoscope.config.options import checked_options
 from mnemoscope.registry import cells
 
@@ -52,13 +52,10 @@ def blocks(
     given = {"heads": heads, "key_size": key_size, "state_size": state_size, "factors": factors, "beta_max": beta_max}
     given = {name: value for name, value in given.items() if value is not None}
     options: dict[str, Any] = checked_options(core, f"family {family!r}", given, ("input_size", "hidden_size"))
-    features = round(core.surroundings.expand * hidden_size)
-
-    def block(level: int) -> Block:
-        bound: dict[str, Any] = (
-            {"lower_bound": level / depth} if core is HGRN2 else {}
-        )  # higher layers forget more slowly
-        recurrence = core(hidden_size, features, **options, **bound)
-        return Block(recurrence, hidden_size, None, None if level else input_size, last=level == depth - 1)
-
-    return Stack([block(level) for level in range(depth)])
+    cores = core.for_blocks(hidden_size, depth, **options)
+    return Stack(
+        [
+            Block(each, hidden_size, input_size=None if level else input_size, last=level == depth - 1)
+            for level, each in enumerate(cores)
+        ]
+    )

@@ -52,7 +52,9 @@ class AffineCell(Cell):
     """
 
     reads_input = True
-    called_by_fast_path = frozenset({"parts", "finish", "complex_state", "scaled", "convolved", "surroundings"})
+    called_by_fast_path = frozenset(
+        {"parts", "finish", "complex_state", "scaled", "convolved", "surroundings", "groups", "for_blocks"}
+    )
     """Members that the fast path uses, so that a subclass may define them and keep it."""
     complex_state = False
     """Whether S is complex."""
@@ -62,6 +64,8 @@ class AffineCell(Cell):
     """Number of features, the first ones, that the short convolution of a block acts on."""
     surroundings: ClassVar[Surroundings] = Surroundings()
     """The parts around the recurrence in its published block."""
+    groups: int = 1
+    """Number of groups of output features that a norm after the gate treats apart."""
     project: nn.Module
     """The linear map of the inputs to the features that `parts` takes."""
 
@@ -88,6 +92,11 @@ class AffineCell(Cell):
         check_whole(1, keys=self.keys, values=self.values)
         self.norm: nn.Module = nn.Identity()
         """Norm of what is read, over the values of each head; a block sets it."""
+
+    @classmethod
+    def for_blocks(cls, width: int, depth: int, **options: Any) -> list[Any]:
+        """Return the recurrences of `depth` published blocks, whose inputs have `width` features."""
+        return [cls(width, round(cls.surroundings.expand * width), **options) for _ in range(depth)]
 
     def parts(self, features: Float[Tensor, "*batch features"]) -> Parts:
         """Return the parts of the recurrence from the projected inputs, for any leading dimensions."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -54,7 +54,9 @@ class _DeltaRule(AffineCell):
         q, k, v = silu(mixed).split([keys, n * keys, n * values], dim=-1)
         q, heads = q.unflatten(-1, (self.heads, -1)), (self.heads, -1) if n == 1 else (n, self.heads, -1)
         k, v, beta = k.unflatten(-1, heads), v.unflatten(-1, heads), beta.unflatten(-1, heads)
-        return _Vectors(_unit_length(q), _unit_length(k), v, self.beta_max * torch.sigmoid(beta), rest)
+        return _Vectors(
+            _unit_length(q) * self.keys**-0.5, _unit_length(k), v, self.beta_max * torch.sigmoid(beta), rest
+        )
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, beta_max={self.beta_max:g}"
@@ -64,16 +66,16 @@ class DeltaNet(_DeltaRule):
     """`S' = (I - beta k k^T) S + beta k v^T`, `o = S'^T q` (Yang et al. 2024, section 2.2).
 
     The value stored under the key k is replaced by v to the fraction beta. q and k are SiLU of linear maps of x, scaled
-    to length 1, v is SiLU of another, and beta is `beta_max` times the logistic function of a linear map. With
-    `beta_max` = 2 the step can reflect along k: it has an eigenvalue between -1 and 1 (Grazzi et al. 2025), and so can
-    count modulo 2.
+    to length 1, and q is then divided by the square root of the number of keys, as in the released code. v is SiLU of
+    another map, and beta is `beta_max` times the logistic function of a linear map. With `beta_max` = 2 the step can
+    reflect along k: it has an eigenvalue between -1 and 1 (Grazzi et al. 2025), and so can count modulo 2.
 
     >>> cell = DeltaNet(3, 16, heads=2)
     >>> cell(torch.zeros(4, 3), cell.initial_state(4)).S.shape
     torch.Size([4, 2, 8, 8])
     """
 
-    surroundings = Surroundings(convolution=4, norm="rms")
+    surroundings = Surroundings(convolution=4, convolution_bias=False, norm="rms")
 
     def __init__(
         self, input_size: int, hidden_size: int, heads: int = 1, key_size: int | None = None, beta_max: float = 1.0
@@ -85,25 +87,37 @@ class DeltaNet(_DeltaRule):
         return Parts(q, beta * k, v, torch.zeros_like(beta), erase=(-beta * k, k))
 
 
-class GatedDeltaNet(_DeltaRule):
+class _WideDeltaRule(_DeltaRule):
+    """Base class: in a block a head has twice as many values as keys, and all heads together 3/4 w keys."""
+
+    surroundings = Surroundings(convolution=4, convolution_bias=False, norm="rms", gate="silu", expand=1.5)
+
+    @classmethod
+    def for_blocks(
+        cls, width: int, depth: int, heads: int = 1, key_size: int | None = None, **options: Any
+    ) -> list[Any]:
+        keys = max(round(0.75 * width / heads), 1) if key_size is None else key_size
+        return [cls(width, 2 * heads * keys, heads=heads, key_size=keys, **options) for _ in range(depth)]
+
+
+class GatedDeltaNet(_WideDeltaRule):
     """`S' = alpha (I - beta k k^T) S + beta k v^T`, `o = S'^T q` (Yang et al. 2025, Eq 10).
 
     A `DeltaNet` whose memory decays by `alpha = exp(-a softplus(w x + b))`, a > 0, at every step, as in Mamba-2
-    (Dao & Gu 2024). At the start a ~ U(1, 16), and softplus(b) is log-uniform between 0.001 and 0.1.
+    (Dao & Gu 2024). At the start a ~ U(0, 16), and softplus(b) is log-uniform between 0.001 and 0.1. In a block there
+    are twice as many values as keys.
 
     >>> cell = GatedDeltaNet(3, 16, heads=2)
     >>> cell(torch.zeros(4, 3), cell.initial_state(4)).S.shape
     torch.Size([4, 2, 8, 8])
     """
 
-    surroundings = Surroundings(convolution=4, norm="rms", gate="silu")
-
     def __init__(
         self, input_size: int, hidden_size: int, heads: int = 1, key_size: int | None = None, beta_max: float = 1.0
     ) -> None:
         super().__init__(input_size, hidden_size, heads, key_size, beta_max, gates=heads)
         self.rate_bias = nn.Parameter(inverse_softplus(log_uniform(heads)))
-        self.log_decay = nn.Parameter(torch.empty(heads).uniform_(1, 16).log())
+        self.log_decay = nn.Parameter(torch.empty(heads).uniform_(0, 16).log())
 
     def parts(self, features: Float[Tensor, "*batch features"]) -> Parts:
         q, k, v, beta, rate = self.vectors(features)
@@ -111,7 +125,7 @@ class GatedDeltaNet(_DeltaRule):
         return Parts(q, beta * k, v, g, erase=(-beta * k, torch.exp(g) * k))
 
 
-class DeltaProduct(_DeltaRule):
+class DeltaProduct(_WideDeltaRule):
     """`S' = A_n ... A_1 S + ...`, with n = `factors` delta rules per input (Siems et al. 2025, section 3).
 
     Each of them has its own key, value and beta: `S <- (I - beta_j k_j k_j^T) S + beta_j k_j v_j^T`. The product of two
@@ -122,8 +136,6 @@ class DeltaProduct(_DeltaRule):
     >>> cell(torch.zeros(4, 3), cell.initial_state(4)).S.shape
     torch.Size([4, 2, 8, 8])
     """
-
-    surroundings = Surroundings(convolution=4, norm="rms", gate="silu")
 
     def __init__(
         self,
@@ -139,7 +151,7 @@ class DeltaProduct(_DeltaRule):
         self.gated = gated
         if gated:
             self.rate_bias = nn.Parameter(inverse_softplus(log_uniform(heads)))
-            self.log_decay = nn.Parameter(torch.empty(heads).uniform_(1, 16).log())
+            self.log_decay = nn.Parameter(torch.empty(heads).uniform_(0, 16).log())
 
     def parts(self, features: Float[Tensor, "*batch features"]) -> Parts:
         q, k, v, beta, rate = self.vectors(features)
@@ -164,7 +176,7 @@ class KDA(_DeltaRule):
     torch.Size([4, 2, 8, 8])
     """
 
-    surroundings = Surroundings(convolution=4, norm="rms", gate="sigmoid")
+    surroundings = Surroundings(convolution=4, convolution_bias=False, norm="rms", gate="sigmoid", low_rank_gate=True)
 
     def __init__(
         self,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid, silu
@@ -53,15 +55,14 @@ class HGRN2(AffineCell):
     """`S' = diag(f) S + (1 - f) v^T`, `o = S'^T q` (Qin et al. 2024, section 3).
 
     The key is what the forget gate lets go: `f = l + (1 - l) sigmoid(W_f x)`, with a `lower_bound` l. v is a linear map
-    of x, and q is SiLU of another.
-
+    of x, and q is SiLU of another. In blocks the lower bounds are learned (`LowerBounds`).
 
     >>> cell = HGRN2(3, 16, heads=2)
     >>> cell(torch.zeros(5, 3), cell.initial_state(5)).S.shape
     torch.Size([5, 2, 8, 8])
     """
 
-    surroundings = Surroundings(norm="rms")
+    surroundings = Surroundings(norm="all")
 
     def __init__(
         self, input_size: int, hidden_size: int, heads: int = 1, key_size: int | None = None, lower_bound: float = 0.0
@@ -72,16 +73,50 @@ class HGRN2(AffineCell):
         self.lower_bound = lower_bound
         self.project = nn.Linear(input_size, heads * (2 * self.keys + self.values), bias=False)
         """Projection to q, f and v."""
+        self.shared_bounds: LowerBounds | None = None
+        """Learned bounds, shared with the other layers, in place of `lower_bound`."""
+        self.level = 0
+        """Position among the layers that share the bounds."""
+
+    @classmethod
+    def for_blocks(cls, width: int, depth: int, **options: Any) -> list[Any]:
+        cores = super().for_blocks(width, depth, **options)
+        bounds = LowerBounds(depth, cores[0].heads * cores[0].keys)
+        for level, core in enumerate(cores[1:], 1):  # the bounds of the first layer are 0
+            core.shared_bounds, core.level = bounds, level
+        return cores
 
     def parts(self, features: Float[Tensor, "*batch features"]) -> Parts:
         keys, values = self.heads * self.keys, self.heads * self.values
         q, f, v = (x.unflatten(-1, (self.heads, -1)) for x in features.split([keys, keys, values], dim=-1))
-        kept = 1 - self.lower_bound
-        g = torch.log(self.lower_bound + kept * torch.sigmoid(f)) if self.lower_bound else logsigmoid(f)
-        return Parts(silu(q), kept * torch.sigmoid(-f), v, g)
+        if self.shared_bounds is None and not self.lower_bound:
+            return Parts(silu(q), torch.sigmoid(-f), v, logsigmoid(f))
+        shared = self.shared_bounds
+        bound = self.lower_bound if shared is None else shared(self.level).view(self.heads, self.keys)
+        return Parts(silu(q), (1 - bound) * torch.sigmoid(-f), v, torch.log(bound + (1 - bound) * torch.sigmoid(f)))
 
     def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, lower_bound={self.lower_bound:g}"
+        bound = f", lower_bound={self.lower_bound:g}" if self.shared_bounds is None else ""
+        return super().extra_repr() + bound
+
+
+class LowerBounds(nn.Module):
+    """Lower bounds of the forget gates of `depth` layers, which grow with the layer (Qin et al. 2023, section 3).
+
+    The softmax of learned numbers over the layers gives the growth from one layer to the next. The bounds of the first
+    layer are 0.
+
+    >>> bounds = LowerBounds(depth=4, features=2)
+    >>> [bounds(level)[0].item() for level in range(4)]
+    [0.0, 0.25, 0.5, 0.75]
+    """
+
+    def __init__(self, depth: int, features: int) -> None:
+        super().__init__()
+        self.growth = nn.Parameter(torch.zeros(depth, features))
+
+    def forward(self, level: int) -> Float[Tensor, " features"]:
+        return torch.softmax(self.growth, dim=0)[1 : level + 1].sum(0)
 
 
 class RetNet(AffineCell):
@@ -98,7 +133,7 @@ class RetNet(AffineCell):
     torch.Size([5, 2, 2, 8])
     """
 
-    surroundings = Surroundings(norm="layer", gate="silu", expand=2)
+    surroundings = Surroundings(input_norm="layer", norm="layer", gate="silu", expand=2)
     complex_state = True
 
     def __init__(self, input_size: int, hidden_size: int, heads: int = 1, key_size: int | None = None) -> None:

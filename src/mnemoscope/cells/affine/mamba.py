@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import ceil
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -28,7 +29,7 @@ class Mamba2(AffineCell):
     torch.Size([5, 2, 4, 8])
     """
 
-    surroundings = Surroundings(convolution=4, norm="gated", gate="silu", expand=2)
+    surroundings = Surroundings(convolution=4, norm="all", gate="silu", expand=2)
 
     def __init__(
         self, input_size: int, hidden_size: int, heads: int = 1, state_size: int = 128, groups: int = 1
@@ -67,7 +68,7 @@ class Mamba(AffineCell):
     x is SiLU of one of `hidden_size` linear maps of the input. B, C and, through W_1 with `rank` rows, the time step
     `dt = softplus(W_2 W_1 x + b)` of each channel are linear maps of all x. At the start `A = -1, ..., -state_size` in
     each channel, softplus(b) is log-uniform between 0.001 and 0.1, and D = 1. The rank is hidden_size / 16, rounded up,
-    by default.
+    by default; in a block it is 1/16 of the features of the block.
 
     >>> cell = Mamba(3, 16, state_size=4)
     >>> cell(torch.zeros(5, 3), cell.initial_state(5)).S.shape
@@ -94,6 +95,10 @@ class Mamba(AffineCell):
         """Logarithm of -A."""
         self.skip = nn.Parameter(torch.ones(hidden_size))
         """D."""
+
+    @classmethod
+    def for_blocks(cls, width: int, depth: int, **options: Any) -> list[Any]:
+        return super().for_blocks(width, depth, **{"rank": ceil(width / 16), **options})
 
     def parts(self, features: Float[Tensor, "*batch features"]) -> Parts:
         x = silu(features)

@@ -26,7 +26,7 @@ class MLSTM(AffineCell):
     torch.Size([4, 2, 8, 9])
     """
 
-    surroundings = Surroundings(convolution=4, norm="layer", gate="silu", expand=2)
+    surroundings = Surroundings(input_norm="layer", convolution=4, norm="layer", norm_bias=False, gate="silu", expand=2)
     scaled = True
 
     def __init__(

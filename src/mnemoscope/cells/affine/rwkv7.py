@@ -27,7 +27,7 @@ class RWKV7(AffineCell):
     torch.Size([4, 2, 8, 8])
     """
 
-    surroundings = Surroundings(convolution=2, norm="layer", gate="sigmoid")
+    surroundings = Surroundings(input_norm="layer", convolution=2, norm="layer", eps=64e-5, gate="sigmoid")
 
     def __init__(self, input_size: int, hidden_size: int, heads: int = 1, rank: int = 32) -> None:
         super().__init__(input_size, hidden_size, heads)

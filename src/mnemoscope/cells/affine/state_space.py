@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import pi
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -27,7 +28,7 @@ class S4D(AffineCell):
     torch.Size([4, 16, 4, 1])
     """
 
-    surroundings = Surroundings(gate="glu")
+    surroundings = Surroundings(input_norm="layer", gate="glu", bias=True)
     complex_state = True
 
     def __init__(self, input_size: int, hidden_size: int, state_size: int = 64) -> None:
@@ -40,6 +41,13 @@ class S4D(AffineCell):
         self.C = nn.Parameter(torch.randn(hidden_size, pairs, 2) * 0.5**0.5)
         self.skip = nn.Parameter(torch.randn(hidden_size))
         """D."""
+
+    @classmethod
+    def for_blocks(cls, width: int, depth: int, **options: Any) -> list[Any]:
+        cores = super().for_blocks(width, depth, **options)
+        for core in cores:  # the channels are the inputs themselves
+            core.project = nn.Identity()
+        return cores
 
     def parts(self, features: Float[Tensor, "*batch features"]) -> Parts:
         A = torch.complex(-torch.exp(self.log_rate), self.frequency)
@@ -56,7 +64,7 @@ class S4D(AffineCell):
 class _ComplexVector(AffineCell):
     """Base class: one complex vector s with `s' = lambda s + B x`, read by `Re(C s) + D x`."""
 
-    surroundings = Surroundings(gate="glu")
+    surroundings = Surroundings(input_norm="layer", gate="glu", bias=True)
     complex_state = True
 
     def __init__(self, input_size: int, hidden_size: int, units: int) -> None:
@@ -66,6 +74,13 @@ class _ComplexVector(AffineCell):
         self.C = nn.Linear(2 * units, hidden_size, bias=False)
         """Reads the real and imaginary parts in turn."""
         nn.init.normal_(self.project.get_parameter("weight")[2 * units :], std=input_size**-0.5)
+
+    @classmethod
+    def for_blocks(cls, width: int, depth: int, **options: Any) -> list[Any]:
+        cores = super().for_blocks(width, depth, **options)
+        for core in cores:
+            core.project = _WithDiagonal(core.project.get_parameter("weight")[: 2 * core.heads])
+        return cores
 
     def spectrum(self) -> tuple[Complex[Tensor, " units"], Inexact[Tensor, " units"]]:
         """Return the logarithms of lambda, and the factor of B x."""
@@ -80,6 +95,20 @@ class _ComplexVector(AffineCell):
 
     def finish(self, reads: Tensor, features: Tensor, scale: Tensor | None) -> Tensor:
         return self.C(torch.view_as_real(reads).flatten(-3)) + features[..., 2 * self.heads :]
+
+
+class _WithDiagonal(nn.Linear):
+    """The map of x to B x and D x with a diagonal D, which is normal at the start."""
+
+    def __init__(self, B: Float[Tensor, "outputs inputs"]) -> None:
+        super().__init__(*reversed(B.shape), bias=False)
+        with torch.no_grad():
+            self.weight.copy_(B)
+        self.skip = nn.Parameter(torch.randn(B.shape[1]))
+        """D."""
+
+    def forward(self, x: Float[Tensor, "*batch inputs"]) -> Float[Tensor, "*batch features"]:
+        return torch.cat([super().forward(x), self.skip * x], dim=-1)
 
 
 class LRU(_ComplexVector):
