@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import linear
 
 from mnemoscope.base.array_types import Complex, Float, Inexact
 from mnemoscope.base.validation import check_whole
@@ -97,18 +98,18 @@ class _ComplexVector(AffineCell):
         return self.C(torch.view_as_real(reads).flatten(-3)) + features[..., 2 * self.heads :]
 
 
-class _WithDiagonal(nn.Linear):
+class _WithDiagonal(nn.Module):
     """The map of x to B x and D x with a diagonal D, which is normal at the start."""
 
     def __init__(self, B: Float[Tensor, "outputs inputs"]) -> None:
-        super().__init__(*reversed(B.shape), bias=False)
-        with torch.no_grad():
-            self.weight.copy_(B)
+        super().__init__()
+        self.weight = nn.Parameter(B.detach().clone())
+        """B."""
         self.skip = nn.Parameter(torch.randn(B.shape[1]))
         """D."""
 
     def forward(self, x: Float[Tensor, "*batch inputs"]) -> Float[Tensor, "*batch features"]:
-        return torch.cat([super().forward(x), self.skip * x], dim=-1)
+        return torch.cat([linear(x, self.weight), self.skip * x], dim=-1)
 
 
 class LRU(_ComplexVector):
