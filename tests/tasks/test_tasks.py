@@ -21,6 +21,7 @@ from mnemoscope.tasks import (
     Denoise,
     FlipFlop,
     GeneratedTask,
+    KeyValueRecall,
     MatrixCopy,
     MatrixRecall,
     PennTreebank,
@@ -71,6 +72,10 @@ SMALL = {
     "matrix-recall": [
         MatrixRecall(item_length=1, most=3, rows=3, columns=3),
         MatrixRecall(most=4, rows=2, columns=4, mixed=True),
+    ],
+    "key-value-recall": [
+        KeyValueRecall(keys=4, values=3, fewest=1, most=4, queries=2),
+        KeyValueRecall(keys=3, values=2, fewest=2, most=3, queries=3, apart=True),
     ],
     "smnist": [SequentialMNIST(), SequentialMNIST(group=56)],
     "psmnist": [PermutedMNIST(group=4), PermutedMNIST(permutation_seed=1)],
@@ -225,6 +230,8 @@ def memoryless(task: Task, batch: Batch) -> torch.Tensor:
         return torch.where(marker > 0, value + 0.5, 1.0)[..., None]
     if isinstance(task, VariableBinding):
         return torch.zeros_like(batch.targets)
+    if isinstance(task, KeyValueRecall):
+        return torch.zeros(*batch.mask.shape, task.output_size)
     if isinstance(task, BitTask):
         chances = torch.zeros(task.output_size).expand(batch.targets.shape).clone()
         chances[..., : task.random_bits] = 0.5
@@ -606,3 +613,38 @@ def test_windows_cut_a_batch_along_time():
     for part, whole in zip(map(torch.cat, zip(*windows, strict=True)), batch, strict=True):
         assert torch.equal(part, whole)
     assert len(list(batch.windows(None))) == 1
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_key_value_recall_asks_for_the_value_shown_with_or_after_the_key(apart):
+    task = KeyValueRecall(keys=6, values=5, fewest=2, most=5, queries=3, apart=apart)
+    batch = task.batch(20, seed=0, number=0)
+    sources = task.sources(batch)
+    assert torch.equal(sources >= 0, batch.mask)
+    lengths = set()
+    for b in range(20):
+        value_of, due = {}, []
+        for t, step in enumerate(batch.inputs[:, b]):
+            key, value = step[:6].nonzero().flatten().tolist(), step[6:].nonzero().flatten().tolist()
+            if batch.mask[t, b]:
+                assert value == []
+                assert batch.targets[t, b] == value_of[key[0]]
+                shown = int(sources[t, b])
+                assert batch.inputs[shown, b, 6 + value_of[key[0]]] == 1
+                assert batch.inputs[shown - int(apart), b, key[0]] == 1
+                due.append(t)
+            elif value:
+                held = key or batch.inputs[t - 1, b, :6].nonzero().flatten().tolist()
+                assert held[0] not in value_of
+                value_of[held[0]] = value[0]
+        assert due == [*range(due[0], due[0] + 3)]
+        lengths.add(len(value_of))
+        assert due[0] == len(value_of) * (1 + apart)
+    assert lengths == {2, 3, 4, 5}
+
+
+def test_key_value_recall_sets_the_number_of_pairs():
+    task = KeyValueRecall(keys=70)
+    assert (task.longest_span, task.at(64).fewest, task.at(64).most) == (32, 64, 64)
+    with pytest.raises(ValueError, match="71 pairs need as many keys, not 70"):
+        task.at(71)

@@ -11,6 +11,7 @@ from mnemoscope.tasks.bit_copy import BitCopy as BitCopy, BitRepeatCopy as BitRe
 from mnemoscope.tasks.bit_task import BitTask as BitTask
 from mnemoscope.tasks.copy import Copy as Copy, Denoise as Denoise, TransferCopy as TransferCopy
 from mnemoscope.tasks.flipflop import FlipFlop as FlipFlop
+from mnemoscope.tasks.key_value_recall import KeyValueRecall as KeyValueRecall
 from mnemoscope.tasks.mnist import PermutedMNIST as PermutedMNIST, SequentialMNIST as SequentialMNIST
 from mnemoscope.tasks.penn_treebank import PennTreebank as PennTreebank
 from mnemoscope.tasks.relational_sequence import RelationalSequence as RelationalSequence
