@@ -114,7 +114,7 @@ def test_what_takes_long_is_left_out_with_a_message(monkeypatch):
     assert all("--full" in section.lead for section in found.sections())
     assert found.headline() == ""
     everything = inspect_duration(ms.cells.GRU(2, 3), inputs, replace(QUIET, full=True))
-    assert everything.lenses == ["influence", "memory-capacity"]
+    assert everything.lenses == ["measured-influence", "memory-capacity"]
     model = ms.Model(ms.cells.GRU(6, 3), output_size=5)
     run = LoadedRun(Path(), model, Copy(delay=4, symbols=2, alphabet=4), ms.RunConfig("tiny", task="copy"), QUIET)
     spans, note = measure_spans(run)

@@ -159,7 +159,7 @@ def test_a_model_brings_its_readout(tmp_path, monkeypatch):
         ({"inputs": torch.zeros(20, 6, 2), "readout": nn.Linear(3, 1)}, "takes 3 features, but the network has 4"),
         ({"lenses": ["fixed-point"]}, "fixed-points"),
         ({"lenses": ["behaviour"]}, "needs inputs"),
-        ({"lenses": ["influence"]}, "needs inputs"),
+        ({"lenses": ["measured-influence"]}, "needs inputs"),
         ({"lengths": [3]}, "pass the inputs too"),
         ({"lenses": ["gradients"]}, "needs inputs and targets"),
         ({"lenses": ["slow-manifold"]}, 'add "fixed-points"'),
@@ -224,7 +224,7 @@ def test_trials_of_unequal_length_are_run_without_their_padding():
     alone = ms.inspect(gru, inputs[1:2, :7], targets=targets[1:2, :7], readout=readout, lenses=SCORED, options=QUIET)
     settings = {"readout": readout, "options": QUIET}
     found = ms.inspect(
-        gru, inputs, targets=targets, lengths=lengths, lenses=(*SCORED, "influence", *POINTS), **settings
+        gru, inputs, targets=targets, lengths=lengths, lenses=(*SCORED, "measured-influence", *POINTS), **settings
     )
     assert found.behaviour.summary().startswith("Over 6 trials of 3 to 20 steps, ")
     assert found.behaviour.score < 1e-12  # the padding of the targets is NaN too
@@ -234,7 +234,7 @@ def test_trials_of_unequal_length_are_run_without_their_padding():
     assert found.gradients.norms[0, 7:, 1].isnan().all()
     assert found.content.trajectories[7:, 1].isnan().all()
     assert found.content.trajectories[:7, 1].isfinite().all()
-    assert found.influence.known
+    assert found.measured_influence.known
     packed = nn.utils.rnn.pack_padded_sequence(inputs, lengths, batch_first=True, enforce_sorted=False)
     again = ms.inspect(gru, packed, targets=targets, lenses=["behaviour"], **settings)
     assert again.behaviour.score == found.behaviour.score

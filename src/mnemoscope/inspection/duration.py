@@ -16,9 +16,15 @@ from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE
 from mnemoscope.inspection.cost import HOW_TO_MEASURE, is_quick
 from mnemoscope.inspection.options import InspectionOptions
-from mnemoscope.lenses import GradientNorms, Influence, MemoryCapacity, measure_influence, measure_memory_capacity
+from mnemoscope.lenses import (
+    GradientNorms,
+    MeasuredInfluence,
+    MemoryCapacity,
+    measure_influence,
+    measure_memory_capacity,
+)
 from mnemoscope.lenses.capacity.figure import draw_capacity
-from mnemoscope.lenses.influence.figure import draw_influence
+from mnemoscope.lenses.replacement.figure import draw_measured_influence
 from mnemoscope.lenses.result import Result
 from mnemoscope.memory.attention import Attentive
 from mnemoscope.memory.tape import TuringMachine
@@ -37,7 +43,7 @@ class Duration:
     """Findings on how long a network remembers, and the sections of its page."""
 
     gradients: GradientNorms | None = None
-    influence: Influence | None = None
+    measured_influence: MeasuredInfluence | None = None
     capacity: MemoryCapacity | None = None
     parts: list[Callable[[], Section]] = field(default_factory=list)
     """Functions that draw the sections."""
@@ -59,12 +65,12 @@ class Duration:
     @property
     def results(self) -> dict[str, Result]:
         """The results by name."""
-        named = {"gradients": self.gradients, "influence": self.influence, "capacity": self.capacity}
+        named = {"gradients": self.gradients, "measured-influence": self.measured_influence, "capacity": self.capacity}
         return {name: result for name, result in named.items() if result is not None}
 
     def headline(self) -> str:
         """Return for how long an input has an effect, in a sentence; "" if it was not measured."""
-        return "" if self.influence is None else self.influence.headline()
+        return "" if self.measured_influence is None else self.measured_influence.headline()
 
 
 def inspect_duration(
@@ -83,7 +89,7 @@ def inspect_duration(
     The results are added to `found`, if it is given.
     """
     found = Duration() if found is None else found
-    if inputs is not None and inputs.shape[1] > 1 and wanted("influence"):
+    if inputs is not None and inputs.shape[1] > 1 and wanted("measured-influence"):
         _add_influence(found, network, inputs, options, {"readout": readout, "lengths": lengths})
     cell = network.cell if isinstance(network, Model) else network
     if not isinstance(cell, Attentive | TuringMachine) and cell.input_size is not None and wanted("memory-capacity"):
@@ -91,10 +97,10 @@ def inspect_duration(
     return found
 
 
-def influence_section(influence: Influence) -> Section:
+def influence_section(influence: MeasuredInfluence) -> Section:
     """Return the section on what the input of one step changes later."""
     drawn = new_figure(7.2, 4.2)
-    figure = draw_influence(influence, COLOUR, figure=drawn, font_size=PAGE_FONT_SIZE)
+    figure = draw_measured_influence(influence, COLOUR, figure=drawn, font_size=PAGE_FONT_SIZE)
     alt = "Change of the outputs at every step after the input of another step was replaced, and the mean over the lag."
     caption = (
         "The unit is the distance between two trials. Left: each row is one replaced step; white where all trials have "
@@ -130,8 +136,8 @@ def _add_influence(
         return
     influence = measure_influence(network, inputs, sources=number, trials=trials, **settings)
     if influence.known:
-        found.influence = influence
-        found.add("influence", partial(influence_section, influence))
+        found.measured_influence = influence
+        found.add("measured-influence", partial(influence_section, influence))
 
 
 def _add_capacity(found: Duration, cell: Cell, encoded: Tensor | None, options: InspectionOptions) -> None:

@@ -18,7 +18,7 @@ from mnemoscope.lenses import (
     Behaviour,
     FixedPoints,
     GradientNorms,
-    Influence,
+    MeasuredInfluence,
     MemoryCapacity,
     SlowManifold,
     SpanScores,
@@ -43,7 +43,7 @@ class Inspection:
     """Answers of the network on the given inputs, or on the test trials of its task."""
     spans: SpanScores | None = None
     """Accuracy of a run at several delays, lengths or numbers of items, if its task has such a setting."""
-    influence: Influence | None = None
+    measured_influence: MeasuredInfluence | None = None
     """How much an input changes later outputs and states, if there are inputs."""
     capacity: MemoryCapacity | None = None
     """Measured memory capacity; None for a network with attention or a tape, or if it takes long."""
@@ -74,7 +74,7 @@ class Inspection:
         findings = (
             self.behaviour,
             self.spans,
-            self.influence,
+            self.measured_influence,
             self.fixed_points,
             self.slow_manifold,
             self.uniform_fixed_points,

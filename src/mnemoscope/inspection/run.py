@@ -10,7 +10,7 @@ Which lenses apply depends on the network:
 | small Turing machine | tape, gradients, fixed points, and the registered lenses on them |
 | any other | gradients, memory capacity, fixed points, a slow manifold, variables, and the registered lenses on them |
 
-All but relational networks begin with behaviour, spans and influence.
+All but relational networks begin with behaviour, spans and measured influence.
 """
 
 from __future__ import annotations
@@ -195,7 +195,11 @@ def _inspection(
         kept = {**{name: result for name, result in first.items() if result is not None}, **kept}
         lenses = ["behaviour", *duration.lenses, *lenses]
         findings |= {"behaviour": behaviour, "spans": spans}
-        findings |= {"influence": duration.influence, "capacity": duration.capacity, "gradients": duration.gradients}
+        findings |= {
+            "measured_influence": duration.measured_influence,
+            "capacity": duration.capacity,
+            "gradients": duration.gradients,
+        }
     content = add_citations(content, lenses, run.config)
     return Inspection(content, kept, run.folder / "page.html", **findings)
 

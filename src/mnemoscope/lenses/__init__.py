@@ -57,7 +57,6 @@ from mnemoscope.lenses.fixed_points.starts import (
     Several as Several,
 )
 from mnemoscope.lenses.gradients import GradientNorms as GradientNorms, gradient_norms as gradient_norms
-from mnemoscope.lenses.influence import Influence as Influence, measure_influence as measure_influence
 from mnemoscope.lenses.recall import (
     Basin as Basin,
     Load as Load,
@@ -77,6 +76,10 @@ from mnemoscope.lenses.relations import (
     measure_drift as measure_drift,
     measure_occlusion as measure_occlusion,
     record_relations as record_relations,
+)
+from mnemoscope.lenses.replacement import (
+    MeasuredInfluence as MeasuredInfluence,
+    measure_influence as measure_influence,
 )
 from mnemoscope.lenses.slow_manifold import (
     SlowManifold as SlowManifold,

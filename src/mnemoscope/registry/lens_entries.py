@@ -15,7 +15,7 @@ FORMER_NAMES = {
 LENSES = """
 behaviour | what a network answers on trials: inputs, targets and outputs, and scores by step, position and delay
     mnemoscope | mnemoscope.lenses:record_behaviour | mnemoscope | behaviour
-influence | how much an input k steps ago changes outputs and states: it is replaced by that of another trial
+measured-influence | how much an input k steps ago changes outputs and states: it is replaced by that of another trial
     mnemoscope | mnemoscope.lenses:measure_influence | mnemoscope | behaviour
 fixed-points | all fixed points, their types and time constants, and whether the set is complete
     Sussillo & Barak 2013; Jang, Eq 1-13 | mnemoscope.lenses:find_fixed_points | sussillo2013 jang | dynamics

@@ -34,8 +34,8 @@ class AffineCell(Cell):
     Jacobian, which is `A(x)` for every column of S, and the intermediates follow from it. No gate depends on the
     state, and the output, a function of S and x, is not stored in the state.
 
-    Optional are `finish`, for whatever comes between the reads `q^T S` and the output, `complex_state`, and `scaled`,
-    for gates that may overflow (`Parts.log_writes`).
+    Optional are `finish`, for whatever comes between the reads `q^T S` and the output, `denominators`, if it divides
+    them by a normaliser, `complex_state`, and `scaled`, for gates that may overflow (`Parts.log_writes`).
 
     >>> class Decaying(AffineCell):
     ...     def __init__(self, input_size: int, hidden_size: int) -> None:
@@ -53,7 +53,8 @@ class AffineCell(Cell):
 
     reads_input = True
     called_by_fast_path = frozenset(
-        {"parts", "finish", "complex_state", "scaled", "convolved", "surroundings", "groups", "for_blocks"}
+        {"parts", "finish", "denominators", "complex_state", "scaled", "convolved", "surroundings", "groups"}
+        | {"for_blocks"}
     )
     """Members that the fast path uses, so that a subclass may define them and keep it."""
     complex_state = False
@@ -110,6 +111,15 @@ class AffineCell(Cell):
     ) -> Float[Tensor, "*batch outputs"]:
         """Return the output from the reads and the features; `scale` is m if the state is scaled, else None."""
         return self.norm(reads.real if reads.is_complex() else reads).flatten(-2)
+
+    def denominators(
+        self, reads: Inexact[Tensor, "*batch heads values"], scale: Float[Tensor, "*batch heads"] | None
+    ) -> Float[Tensor, "*batch heads"] | None:
+        """Return the numbers by which `finish` divides the reads; None if it does not.
+
+        The last value of a core that divides them is that of its normaliser.
+        """
+        return None
 
     @property
     def output_features(self) -> int:

@@ -20,6 +20,8 @@ class Core(Protocol):
 
     def finish(self, reads: Tensor, features: Tensor, scale: Tensor | None) -> Tensor: ...
 
+    def denominators(self, reads: Tensor, scale: Tensor | None) -> Tensor | None: ...
+
 
 @dataclass(frozen=True)
 class AffineLayer:
@@ -57,6 +59,10 @@ class AffineLayer:
     def reads(self) -> Inexact[Tensor, "time batch heads values"]:
         """Return `q^T S` at every step."""
         return scan_parts(self.parts, self.start)[0]
+
+    def denominators(self) -> Float[Tensor, "time batch heads"] | None:
+        """Return the numbers that divide the reads; None if the core has no normaliser."""
+        return self.core.denominators(self.reads(), self.scales)
 
     def outputs(self) -> Float[Tensor, "time batch outputs"]:
         """Return the outputs of the core, before the gate, norm and projection of a block."""

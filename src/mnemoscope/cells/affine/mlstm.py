@@ -53,12 +53,14 @@ class MLSTM(AffineCell):
         q, k, v = (x.unflatten(-1, (self.heads, -1)) for x in (q, k, v))
         return Parts(q, k, pad(v, (0, 1), value=1.0), log_f.unsqueeze(-1), log_writes=log_i)
 
-    def finish(self, reads: Tensor, features: Tensor, scale: Tensor | None) -> Tensor:
+    def denominators(self, reads: Tensor, scale: Tensor | None) -> Tensor:
         assert scale is not None
         # if e^-m overflows, the memory is 0 to rounding, and must not become 0 times infinity
         one = torch.exp(-scale.clamp(min=_LEAST[scale.dtype]))
-        weight = torch.maximum(reads[..., -1].abs(), one)
-        h = self.norm(reads[..., :-1] / weight.unsqueeze(-1)).flatten(-2)
+        return torch.maximum(reads[..., -1].abs(), one)
+
+    def finish(self, reads: Tensor, features: Tensor, scale: Tensor | None) -> Tensor:
+        h = self.norm(reads[..., :-1] / self.denominators(reads, scale).unsqueeze(-1)).flatten(-2)
         return torch.sigmoid(self._split(features)[3]) * h
 
     def _split(self, features: Tensor) -> tuple[Tensor, ...]:

@@ -55,8 +55,8 @@ class S4D(AffineCell):
         g = A * torch.exp(self.log_step)
         B = (torch.exp(g) - 1) / A
         shape = (*features.shape[:-1], *g.shape)
-        values = features.to(g.dtype).unsqueeze(-1)
-        return Parts((2 * torch.view_as_complex(self.C)).expand(shape), B.expand(shape), values, g.expand(shape))
+        C = 2 * torch.view_as_complex(self.C)
+        return Parts(C.expand(shape), B.expand(shape), features.unsqueeze(-1), g.expand(shape))
 
     def finish(self, reads: Tensor, features: Tensor, scale: Tensor | None) -> Tensor:
         return super().finish(reads, features, scale) + self.skip * features

@@ -1,4 +1,3 @@
-"""Influence: how much the input of one step changes later outputs and states."""
+"""Influence: how much every past input matters for every output, exactly, in layers that are affine in their state."""
 
-from mnemoscope.lenses.influence.lens import measure_influence as measure_influence
-from mnemoscope.lenses.influence.result import Influence as Influence
+from mnemoscope.lenses.influence.value_path import ValuePaths as ValuePaths, value_paths as value_paths

@@ -1,4 +1,4 @@
-"""Figure of the influence of inputs."""
+"""Figure of the measured influence of inputs."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Any
 
 from mnemoscope.drawing.axes import Figure, new_figure, style_axes
 from mnemoscope.drawing.palette import LIGHT, Colours
-from mnemoscope.lenses.influence.result import Influence
+from mnemoscope.lenses.replacement.result import MeasuredInfluence
 
 
-def draw_influence(
-    influence: Influence, colours: Colours = LIGHT, *, figure: Any = None, font_size: float = 9
+def draw_measured_influence(
+    influence: MeasuredInfluence, colours: Colours = LIGHT, *, figure: Any = None, font_size: float = 9
 ) -> Figure:
     """Draw the change of the outputs for every replaced step, and the changes against the lag."""
     from matplotlib.ticker import MaxNLocator

@@ -1,4 +1,4 @@
-"""The result of the influence lens."""
+"""The result of the replacement lens."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ GROWTH = 2.0
 
 
 @dataclass(frozen=True, repr=False)
-class Influence(Result):
+class MeasuredInfluence(Result):
     """How much outputs and states change after the input of one step is replaced by that of another trial.
 
     The unit is the distance between two trials at the same step, the root mean square over trials and steps: after a
     change of 1 the network is as far from its course as another trial is.
     """
 
-    noun: ClassVar[str] = "influence of inputs"
-    drawn_by: ClassVar[str] = "draw_influence"
+    noun: ClassVar[str] = "a measured influence"
+    drawn_by: ClassVar[str] = "draw_measured_influence"
+    former_kinds: ClassVar[tuple[str, ...]] = ("Influence",)
 
     sources: Int[Tensor, " sources"]
     """Steps whose input was replaced."""

@@ -1,4 +1,4 @@
-"""The influence lens: replace the input of one step, and see what changes later."""
+"""The replacement lens: replace the input of one step, and see what changes later."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mnemoscope.base.array_types import Bool, Float, Int
 from mnemoscope.base.progress import show_slow
 from mnemoscope.base.validation import check_whole
 from mnemoscope.cells import Cell, Lengths, Model, Network, as_cell, read_inputs, run_with_cache, scan
-from mnemoscope.lenses.influence.result import Influence
+from mnemoscope.lenses.replacement.result import MeasuredInfluence
 
 Readout = Callable[[Tensor], Tensor]
 ROOM = 4_000_000
@@ -28,7 +28,7 @@ def measure_influence(
     lengths: Lengths | None = None,
     sources: int = 32,
     trials: int = 16,
-) -> Influence:
+) -> MeasuredInfluence:
     """Replace the input of one step by that of another trial, and measure how much later outputs and states change.
 
     Unlike a gradient, this is the effect of inputs as they occur. A network that holds a bit in a saturated state has
@@ -74,7 +74,7 @@ def measure_influence(
     rows = [_changes(run, xs, other, part, replaced, before, present) for part in steps.split(max(1, ROOM // largest))]
     outputs, states = (torch.cat(parts) if parts[0] is not None else None for parts in zip(*rows, strict=True))
     assert outputs is not None
-    return Influence(steps, outputs, states, xs.shape[1])
+    return MeasuredInfluence(steps, outputs, states, xs.shape[1])
 
 
 class _Runner:
