@@ -68,6 +68,15 @@ def problem(family, tokens, *, batch=2, heads=2, keys=4, values=3, decay=1.0, fo
     return Problem(leaves, micro_steps, torch.rand(tokens, batch) < 0.2 if packed else None)
 
 
+def equal_keys(family, tokens, size=64):
+    """Return a problem in float32 whose keys are all the same, with beta 2 and no decay: every step is a reflection."""
+    q, v = (torch.randn(tokens, 1, 1, size) for _ in range(2))
+    k = normalize(torch.randn(1, 1, 1, size), dim=-1).expand(tokens, -1, -1, -1)
+    g = torch.zeros(tokens, 1, 1, size if family == "kda" else 1)
+    leaves = (q, 2 * k, v, g, -2 * k, k.clone(), torch.randn(1, 1, size, size))
+    return Problem(tuple(x.requires_grad_() for x in leaves))
+
+
 def errors(found, expected):
     """Return the error of each tensor relative to its norm."""
     return [

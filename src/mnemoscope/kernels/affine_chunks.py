@@ -16,8 +16,9 @@ The gradient dS of the states obeys the same recurrence in reverse, with a and b
 and the gradients of the products are `[dO, Y] [V, U]^T`, of the reads `[dO, Y] S_0^T`, of the writes `[V, U] dS_C^T`.
 
 Memory is linear in the number of steps: besides the sequences, the backward pass keeps the products (4 numbers for each
-step and step of its chunk, 1 without erasure), the first state of every chunk, and with erasure W and U. It recomputes
-the decays.
+step and step of its chunk, 1 without erasure), the first state of every chunk, and with erasure U, and W and BA in
+float64. It recomputes the decays. The triangular system and the factor of S_0 in S_C are computed in float64: their
+errors multiply from chunk to chunk, while all others only add up.
 """
 
 from __future__ import annotations
@@ -58,10 +59,12 @@ class Trace(NamedTuple):
 
     products: Tensor
     """Decayed products, (heads chunks, steps, kinds of reads, steps, kinds of writes)."""
+    BA: Tensor | None
+    """BA in float64, (heads chunks, steps, steps), with erasure."""
     starts: Tensor
     """First state of every chunk, (heads chunks, keys, values)."""
     W: Tensor | None
-    """(heads chunks, steps, keys), with erasure."""
+    """In float64, (heads chunks, steps, keys), with erasure."""
     U: Tensor | None
     """(heads chunks, steps, values), with erasure."""
 
@@ -73,22 +76,22 @@ def chunked(given: Chunks) -> tuple[Tensor, Tensor, Trace]:
     """
     sizes, state, W, U = given.q.shape[:2], given.state, None, None
     reads, writes, g, v = _stacked(given)
-    products, decays = decayed_products(reads, writes, g), block_decays(g, reads.shape[2])
+    (products, BA), decays = decayed_products(reads, writes, g), block_decays(g, reads.shape[2])
     reads_in, writes_out = reads * decays.to_read.exp(), writes * decays.from_write.exp()
     keep = g.sum(1).exp().unsqueeze(-1)  # (heads chunks, keys or 1, 1)
     added = writes_out[:, :, 0].mT @ v
-    if given.a is None:
+    if BA is None:
         starts, state = _carried(keep.unflatten(0, sizes), added.unflatten(0, sizes), state)
     else:
         right = torch.cat([reads_in[:, :, 1], products[:, :, 1, :, 0] @ v], -1)
-        solved = torch.linalg.solve_triangular(-products[:, :, 1, :, 1], right, upper=False, unitriangular=True)
+        solved = torch.linalg.solve_triangular(-BA, right.to(BA), upper=False, unitriangular=True)
         W, Z = solved.split([reads.shape[-1], v.shape[-1]], -1)
-        A_out = writes_out[:, :, 1].mT
+        A_out, Z = writes_out[:, :, 1].mT, Z.to(v)
         moved, added = _transition(keep, A_out, W), added + A_out @ Z
         starts, state = _carried(moved.unflatten(0, sizes), added.unflatten(0, sizes), state)
-        U = W @ starts + Z
+        U = W.to(Z) @ starts + Z
     outputs = reads_in[:, :, 0] @ starts + products[:, :, 0].flatten(2) @ _kinds(v, U).flatten(1, 2)
-    return outputs.unflatten(0, sizes), state, Trace(products, starts, W, U)
+    return outputs.unflatten(0, sizes), state, Trace(products, BA, starts, W, U)
 
 
 def _stacked(given: Chunks) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -104,8 +107,8 @@ def _kinds(first: Tensor, second: Tensor | None) -> Tensor:
 
 
 def _transition(keep: Tensor, A_out: Tensor, W: Tensor) -> Tensor:
-    """Return the factor of the state over a chunk, (heads chunks, keys, keys)."""
-    return torch.diag_embed(keep.squeeze(-1).expand(-1, W.shape[-1])) + A_out @ W
+    """Return the factor of the state over a chunk, (heads chunks, keys, keys), rounded once."""
+    return (torch.diag_embed(keep.squeeze(-1).expand(-1, W.shape[-1])) + A_out.to(W) @ W).to(keep)
 
 
 def _carried(moved: Tensor, added: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
@@ -119,7 +122,7 @@ def _carried(moved: Tensor, added: Tensor, state: Tensor) -> tuple[Tensor, Tenso
 
 def chunked_backward(given: Chunks, trace: Trace, into_outputs: Tensor, into_state: Tensor) -> Chunks:
     """Return the gradients of the arguments of `chunked` from those of the outputs and of the final state."""
-    products, starts, W, U = trace
+    products, BA, starts, W, U = trace
     reads, writes, g, v = _stacked(given)
     written = _kinds(v, U)
     sizes, into_outputs = into_outputs.shape[:2], into_outputs.flatten(0, 1)
@@ -128,16 +131,16 @@ def chunked_backward(given: Chunks, trace: Trace, into_outputs: Tensor, into_sta
     moved, readers = keep, reads_in[:, :, 0]
     if W is not None:
         moved = _transition(keep, writes_out[:, :, 1].mT, W).mT
-        readers = readers + products[:, :, 0, :, 1] @ W
+        readers = readers + products[:, :, 0, :, 1] @ W.to(v)
     ends, into_start = _carried_back(
         moved.unflatten(0, sizes), (readers.mT @ into_outputs).unflatten(0, sizes), into_state
     )
     into_written = writes_out.flatten(1, 2) @ ends + products[:, :, 0].flatten(2).mT @ into_outputs
     into_written = into_written.unflatten(1, writes.shape[1:3])
     into_values, sources = into_written[:, :, 0], into_outputs.unsqueeze(2)
-    if W is not None:
-        triangle = -products[:, :, 1, :, 1].mT
-        Y = torch.linalg.solve_triangular(triangle, into_written[:, :, 1], upper=True, unitriangular=True)
+    if BA is not None:
+        right = into_written[:, :, 1].to(BA)
+        Y = torch.linalg.solve_triangular(-BA.mT, right, upper=True, unitriangular=True).to(v)
         into_values = into_values + products[:, :, 1, :, 0].mT @ Y
         sources = torch.stack([into_outputs, Y], 2)
     into_products = times_transposed(sources.flatten(1, 2), written.flatten(1, 2)).view(products.shape)

@@ -71,19 +71,42 @@ def _earlier(x: Tensor) -> Tensor:
     return pad(x[:, 1:], (0, 0, 0, 1))
 
 
-def decayed_products(reads: Tensor, writes: Tensor, g: Tensor) -> Tensor:
-    """Return the products, (chunks, steps, kinds of reads, steps, kinds of writes)."""
+def decayed_products(reads: Tensor, writes: Tensor, g: Tensor) -> tuple[Tensor, Tensor | None]:
+    """Return the products, (chunks, steps, kinds of reads, steps, kinds of writes), and BA in float64.
+
+    BA, the products of erase directions and targets, (chunks, steps, steps), is None without erasure. It is summed in
+    float64 because errors of BA multiply: those of equal keys are equal, so that they add up over the steps.
+    """
+    kinds, BA = reads.shape[2], None
     if g.shape[-1] == 1:
+        factors = _common_factors(g, kinds)
         products = times_transposed(reads.flatten(1, 2), writes.flatten(1, 2)).view(
             *reads.shape[:3], *writes.shape[1:3]
         )
-        return products * _common_factors(g, reads.shape[2])
-    products = pad(reads[:, :, :1] @ writes.mT, (0, 0, 0, reads.shape[2] - 1))  # one step: b reads before the write
+        if kinds == 2:
+            BA = times_transposed(wide(reads[:, :, 1]), wide(writes[:, :, 1])) * factors[:, :, 1, :, 0]
+        return products * factors, BA
+    products = pad(reads[:, :, :1] @ writes.mT, (0, 0, 0, kinds - 1))  # one step: b reads before the write
+    if kinds == 2:
+        BA = wide(g).new_zeros(*g.shape[:2], 1, 1)
     for right, left, _ in _halves(reads, writes, g):
-        across = times_transposed(right.flatten(1, 2), left.flatten(1, 2)).unflatten(0, (len(g), -1))
-        above = pad(products[:, 0::2], (0, across.shape[-1]))
-        products = torch.cat([above, torch.cat([across, products[:, 1::2]], -1)], -2)
-    return products.view(*reads.shape[:3], *writes.shape[1:3])
+        across = times_transposed(right.flatten(1, 2), left.flatten(1, 2))
+        products = _joined(products, across)
+        if BA is not None:
+            BA = _joined(BA, times_transposed(wide(right[:, :, 1]), wide(left[:, :, 1])))
+    return products.view(*reads.shape[:3], *writes.shape[1:3]), None if BA is None else BA.squeeze(1)
+
+
+def wide(x: Tensor) -> Tensor:
+    """Return x in float64, unless the device has none."""
+    return x if x.device.type == "mps" else x.double()
+
+
+def _joined(products: Tensor, across: Tensor) -> Tensor:
+    """Join neighbouring blocks of products, (chunks, blocks, rows, columns), with those of the pair."""
+    across = across.unflatten(0, (len(products), -1))
+    above = pad(products[:, 0::2], (0, across.shape[-1]))
+    return torch.cat([above, torch.cat([across, products[:, 1::2]], -1)], -2)
 
 
 def _halves(reads: Tensor, writes: Tensor, g: Tensor) -> Iterator[tuple[Tensor, Tensor, Decays]]:
