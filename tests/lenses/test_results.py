@@ -154,6 +154,7 @@ class Toy(Result):
     table: tuple[tuple[int, ...], ...] = ()
     rate: float | None = None
     vector: Tensor | None = None
+    parts: tuple[Part, ...] = ()
 
     def summary(self) -> str:
         return "A <toy>."
@@ -200,6 +201,15 @@ def test_complex_numbers_load_from_any_position_in_the_file(before, tmp_path):
     assert_equal(toy, loaded)
     assert loaded.spectrum.data_ptr() % 16 == loaded.vector.data_ptr() % 16 == 0
     torch.testing.assert_close(loaded.spectrum @ loaded.vector, matrix @ matrix[:, 0])
+
+
+def test_a_tuple_of_parts_keeps_its_order(tmp_path):
+    toy = Toy(torch.zeros(1), parts=tuple(Part(torch.full((number,), 1.0), str(number)) for number in range(11)))
+    toy.save(tmp_path / "toy.safetensors")
+    loaded = Toy.load(tmp_path / "toy.safetensors")
+    assert_equal(toy, loaded)
+    assert [part.label for part in loaded.parts] == [str(number) for number in range(11)]
+    assert len(toy.to_dict()["parts"]) == 11
 
 
 def test_missing_parts_load_as_none(tmp_path):

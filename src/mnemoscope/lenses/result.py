@@ -44,7 +44,8 @@ class _Header(TypedDict):
 class Result:
     """The answer of a lens. A subclass is a frozen dataclass that defines `summary`.
 
-    Its fields are tensors, numbers, strings, tuples of numbers or strings, dataclasses with such fields, or None.
+    Its fields are tensors, numbers, strings, tuples of numbers or strings, dataclasses with such fields, tuples of
+    such dataclasses, or None.
     `save`, `load` and `to_dict` work on the fields. `figure` calls the function `drawn_by` of the module `figure` in
     the folder of the subclass, so that a result never imports its figure.
     """
@@ -134,10 +135,12 @@ def _pack(data: Any) -> tuple[dict[str, Tensor], Flags]:
         name, value = field.name, getattr(data, field.name)
         if isinstance(value, Tensor):
             tensors[name] = value
-        elif is_dataclass(value):
-            inner_tensors, inner_flags = _pack(value)
-            tensors |= {f"{name}.{key}": tensor for key, tensor in inner_tensors.items()}
-            flags |= {f"{name}.{key}": flag for key, flag in inner_flags.items()}
+        elif is_dataclass(value) or _holds_dataclasses(value):
+            parts = {name: value} if is_dataclass(value) else {f"{name}.{i}": part for i, part in enumerate(value)}
+            for prefix, part in parts.items():
+                inner_tensors, inner_flags = _pack(part)
+                tensors |= {f"{prefix}.{key}": tensor for key, tensor in inner_tensors.items()}
+                flags |= {f"{prefix}.{key}": flag for key, flag in inner_flags.items()}
         elif value is not None:
             flags[name] = _flag(value, f"{type(data).__name__}.{name}")
     return tensors, flags
@@ -155,13 +158,29 @@ def _unpack(cls: Any, tensors: dict[str, Tensor], flags: Flags) -> Any:
     known = {field.name for field in fields(cls) if field.init}
     values: dict[str, Any] = {name: tensor for name, tensor in tensors.items() if name in known}
     values |= {name: _tuples(flag) for name, flag in flags.items() if name in known}
-    for name in sorted({key.partition(".")[0] for key in (*tensors, *flags) if "." in key} & known):
-        inner_tensors, inner_flags = (
-            {key.partition(".")[2]: value for key, value in part.items() if key.startswith(f"{name}.")}
-            for part in (tensors, flags)
+    for name in sorted(_prefixes(tensors, flags) & known):
+        inner, within = _dataclass_of_field(cls, name), (_below(name, tensors), _below(name, flags))
+        numbers = sorted((prefix for prefix in _prefixes(*within) if prefix.isdecimal()), key=int)
+        values[name] = (
+            tuple(_unpack(inner, *(_below(number, part) for part in within)) for number in numbers)
+            if numbers
+            else _unpack(inner, *within)
         )
-        values[name] = _unpack(_dataclass_of_field(cls, name), inner_tensors, inner_flags)
     return cls(**values)
+
+
+def _holds_dataclasses(value: Any) -> bool:
+    return isinstance(value, tuple) and bool(value) and all(is_dataclass(part) for part in value)
+
+
+def _prefixes(*parts: dict[str, Any]) -> set[str]:
+    """Return the names before the first dot of all keys that have one."""
+    return {key.partition(".")[0] for part in parts for key in part if "." in key}
+
+
+def _below(prefix: str, part: dict[str, Any]) -> dict[str, Any]:
+    """Return the entries whose key begins with a prefix and a dot, without these."""
+    return {key.partition(".")[2]: value for key, value in part.items() if key.startswith(f"{prefix}.")}
 
 
 def _dataclass_of_field(cls: type, name: str) -> type:

@@ -56,6 +56,13 @@ class AffineLayer:
         """Return this layer as part of a layer of that name."""
         return replace(self, name=f"{name}.{self.name}" if self.name else name)
 
+    def precise(self) -> AffineLayer:
+        """Return this layer with its parts and its start in float64, without gradients, for analysis."""
+        parts = self.parts.in_precision(torch.float64)
+        detached = Parts(*(_detached(part) for part in parts))
+        start = self.start.detach().to(torch.complex128 if self.start.is_complex() else torch.float64)
+        return replace(self, parts=detached, start=start)
+
     def reads(self) -> Inexact[Tensor, "time batch heads values"]:
         """Return `q^T S` at every step."""
         return scan_parts(self.parts, self.start)[0]
@@ -86,3 +93,10 @@ class AffineLayer:
     def transitions(self) -> Inexact[Tensor, "time batch heads keys keys"]:
         """Return A at every step, which acts on every column of S."""
         return transition(self.parts)
+
+
+def _detached(part: Any) -> Any:
+    """Return a part without gradients; a and b are a tuple, and the number of micro-steps is no tensor."""
+    if isinstance(part, tuple):
+        return tuple(x.detach() for x in part)
+    return part.detach() if isinstance(part, Tensor) else part

@@ -56,6 +56,10 @@ class Parts(NamedTuple):
         columns = (self.keys.unbind(-3), self.values.unbind(-3), self.log_decays.unbind(-3), erase)
         return [Parts(self.queries, k, v, g, e) for k, v, g, e in zip(*columns, strict=True)]
 
+    def in_precision(self, dtype: torch.dtype) -> Parts:
+        """Return the parts in the precision of a real dtype; complex ones stay complex."""
+        return Parts(*(_in_precision(x, dtype) for x in self))
+
     def held(self, mask: Bool[Tensor, "time batch"]) -> Parts:
         """Return parts that do not change the state where the mask is False."""
 
@@ -116,12 +120,35 @@ def _relative(parts: Parts, log_decays: Tensor, log_writes: Tensor) -> Parts:
 def step_state(parts: Parts, S: Inexact[Tensor, "batch heads keys values"]) -> Inexact[Tensor, "..."]:
     """Return the state after one input, micro-step by micro-step, as the formula has it."""
     for part in parts.each():
-        new = torch.exp(part.log_decays).unsqueeze(-1) * S + part.keys.unsqueeze(-1) * part.values.unsqueeze(-2)
+        S = _carry(part, S) + part.keys.unsqueeze(-1) * part.values.unsqueeze(-2)
+    return S
+
+
+def carry_state(parts: Parts, S: Inexact[Tensor, "*batch heads keys columns"]) -> Inexact[Tensor, "..."]:
+    """Return `A S`, what a step keeps of the state; S may have any number of columns. A is not formed."""
+    for part in parts.each():
+        S = _carry(part, S)
+    return S
+
+
+def carry_back(parts: Parts, M: Inexact[Tensor, "*batch heads rows keys"]) -> Inexact[Tensor, "..."]:
+    """Return `M A`, in the order of the micro-steps from the last to the first. A is not formed."""
+    for part in reversed(parts.each()):
+        kept = M * torch.exp(part.log_decays).unsqueeze(-2)
         if part.erase is not None:
             a, b = part.erase
-            new = new + a.unsqueeze(-1) * (b.unsqueeze(-2) @ S)
-        S = new
-    return S
+            kept = kept + (M @ a.unsqueeze(-1)) * b.unsqueeze(-2)
+        M = kept
+    return M
+
+
+def _carry(part: Parts, S: Tensor) -> Tensor:
+    """Return `A S` of a single micro-step."""
+    kept = torch.exp(part.log_decays).unsqueeze(-1) * S
+    if part.erase is None:
+        return kept
+    a, b = part.erase
+    return kept + a.unsqueeze(-1) * (b.unsqueeze(-2) @ S)
 
 
 def read_state(parts: Parts, S: Inexact[Tensor, "*batch heads keys values"]) -> Inexact[Tensor, "*batch heads values"]:
@@ -149,7 +176,7 @@ def scan_parts(
     Under autocast the parts differ in precision; they are computed in the highest, and returned as they came.
     """
     dtype = reduce(torch.promote_types, (x.dtype.to_real() for x in (S, *parts.tensors())))
-    reads, last = _scan(Parts(*(_in_precision(x, dtype) for x in parts)), _in_precision(S, dtype))
+    reads, last = _scan(parts.in_precision(dtype), _in_precision(S, dtype))
     return _in_precision(reads, parts.queries.dtype.to_real()), _in_precision(last, S.dtype.to_real())
 
 
