@@ -12,8 +12,9 @@ from tests.test_house import ROOMS
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 VARIABLES = ROOT / "docs" / "variables.md"
-ELSEWHERE = ("variables.md", "extending.md", "adapters.md")
-"""Pages that other tests run: the first one below, then test_extending.py and cells/test_pretrained.py."""
+ELSEWHERE = ("variables.md", "extending.md", "adapters.md", "transitions.md")
+"""Pages that other tests run: the first one below, then test_extending.py, cells/test_pretrained.py and
+lenses/test_transitions.py."""
 
 
 def blocks(page: Path = README) -> list[str]:

@@ -74,6 +74,7 @@ if TYPE_CHECKING:
         Spectrum as Spectrum,
         Tape as Tape,
         Transients as Transients,
+        Transitions as Transitions,
         Variables as Variables,
         classify_memories as classify_memories,
         design_memory as design_memory,
@@ -104,6 +105,7 @@ if TYPE_CHECKING:
         spectrum as spectrum,
         track_fixed_points as track_fixed_points,
         transients as transients,
+        transitions as transitions,
     )
     from mnemoscope.training import (
         TrainResult as TrainResult,

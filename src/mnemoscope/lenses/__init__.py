@@ -96,6 +96,11 @@ from mnemoscope.lenses.spectra import (
 )
 from mnemoscope.lenses.tape import Tape as Tape, record_tape as record_tape
 from mnemoscope.lenses.transient_growth import Transients as Transients, transients as transients
+from mnemoscope.lenses.transition_operators import (
+    LayerTransitions as LayerTransitions,
+    Transitions as Transitions,
+    transitions as transitions,
+)
 from mnemoscope.lenses.variables import (
     MemoryBasis as MemoryBasis,
     Variables as Variables,

@@ -27,6 +27,9 @@ bifurcations | fixed points tracked along training, inputs or a parameter: birth
 spectra | eigenvalues, Schur form, departure from normality, growth of powers, Kreiss constant, pseudospectra
     Henrici 1962; Trefethen & Embree 2005; Kerg et al. 2019, Eq 3.4.1, Fig 3 | mnemoscope.lenses:spectrum
     henrici1962 trefethen2005 kerg2019 | matrices | mnemoscope.inspection.spectra:spectra_sections
+transitions | what each input does to the state of an affine recurrence: eigenvalues, exponents, growth of products
+    mnemoscope; Benettin et al. 1980; Henrici 1962; Grazzi et al. 2025 | mnemoscope.lenses:transitions
+    mnemoscope benettin1980 henrici1962 grazzi2025 | dynamics, matrices
 transients | norm and spread, step by step, of an ensemble of states that starts on a sphere
     Kerg et al. 2019, Fig 1b | mnemoscope.lenses:transients | kerg2019 | dynamics
 fisher | Fisher memory: information about past signals under noise, of linear networks or along inputs of any network

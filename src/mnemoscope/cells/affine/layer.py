@@ -8,7 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from mnemoscope.base.array_types import Float, Inexact
+from mnemoscope.base.array_types import Float, Inexact, Int
 from mnemoscope.cells.affine.parts import Parts, scale_sequence, scan_parts, step_state, transition
 
 
@@ -85,9 +85,29 @@ class AffineLayer:
 
     def at(self, step: int) -> Parts:
         """Return the parts of one step, (batch, ...)."""
+        return self._chosen(step)
+
+    def between(self, first: int, after: int) -> Parts:
+        """Return the parts of the steps from `first` to before `after`."""
+        return self._chosen(slice(first, after))
+
+    def first_steps(self, steps: int, sequences: Int[Tensor, " chosen"]) -> AffineLayer:
+        """Return the layer on the first steps of some sequences."""
+        chosen = (slice(steps), sequences)
+        scales = None if self.scales is None else self.scales[chosen]
+        return replace(
+            self,
+            features=self.features[chosen],
+            parts=self._chosen(chosen),
+            start=self.start[sequences],
+            scales=scales,
+        )
+
+    def _chosen(self, steps: Any) -> Parts:
+        """Return the parts at an index of the first dimensions, time and batch."""
         parts = self.parts
-        erase = None if parts.erase is None else (parts.erase[0][step], parts.erase[1][step])
-        numbers = (parts.queries[step], parts.keys[step], parts.values[step], parts.log_decays[step])
+        erase = None if parts.erase is None else (parts.erase[0][steps], parts.erase[1][steps])
+        numbers = (parts.queries[steps], parts.keys[steps], parts.values[steps], parts.log_decays[steps])
         return Parts(*numbers, erase, None, parts.micro_steps)
 
     def transitions(self) -> Inexact[Tensor, "time batch heads keys keys"]:

@@ -1,0 +1,224 @@
+"""The result of the transitions lens: the operators of each layer, and what they do to its state."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+
+from mnemoscope.base.array_types import Bool, Float, Inexact, Int
+from mnemoscope.lenses.bootstrap import bootstrap_interval
+from mnemoscope.lenses.result import Result
+from mnemoscope.lenses.transition_operators.actions import ACTIONS, WRITTEN, classify, conditions
+
+ROUNDING = 1e-6
+"""Growth that may be due to rounding errors of parts in float32."""
+LISTED = 4
+"""Largest number of layers with a sentence in the summary."""
+
+
+class Estimate(NamedTuple):
+    """A mean over sequences, and its confidence interval; NaN edges for a single sequence."""
+
+    mean: Float[Tensor, "*shape"]
+    low: Float[Tensor, "*shape"]
+    high: Float[Tensor, "*shape"]
+
+
+@dataclass(frozen=True)
+class LayerTransitions:
+    """The operators A of one layer, `S' = A S + W`, at every step. After the end of a sequence, numbers are NaN."""
+
+    name: str
+    """Name of the layer, "" if the network is this one layer."""
+    family: str
+    """Class of the recurrence."""
+    structure: str
+    """Either "diagonal", "real eigenvalues" or "general"; the eigenvalues of the first two take little work."""
+    eigenvalues: Inexact[Tensor, "time batch heads keys"]
+    """Eigenvalues of A, in descending order of modulus."""
+    largest: Float[Tensor, "time batch heads"]
+    """|A|, the largest singular value: above 1, some states grow in this step."""
+    smallest: Float[Tensor, "time batch heads"]
+    """The smallest singular value."""
+    departure: Float[Tensor, "time batch heads"]
+    """Henrici's departure from normality, `sqrt(|A|_F^2 - sum |lambda|^2)`."""
+    kept: Float[Tensor, "time batch heads"]
+    """`|A S| / |S|` of the state that this step found; NaN if it was 0."""
+    written: Float[Tensor, "time batch heads"]
+    """`|W| / (|A S| + |W|)`, the share of what this step wrote."""
+    exponents: Float[Tensor, "batch heads count"]
+    """Largest Lyapunov exponents of each sequence, per step; minus infinity for a direction that is lost."""
+    sizes: Int[Tensor, " sizes"]
+    """Steps of the windows over which products are taken: 1, 2, 4, ..."""
+    growth: Float[Tensor, "sizes batch heads"]
+    """Mean of `log |A ... A|` over windows of a size."""
+    peaks: Float[Tensor, "sizes batch heads"]
+    """The largest `log |A ... A|` among them."""
+    radii: Float[Tensor, "sizes batch heads"]
+    """Mean of the logarithm of the spectral radius over the same windows."""
+    products: Inexact[Tensor, "batch heads keys"]
+    """Logarithms of the eigenvalues of the product over each whole sequence, in descending order of modulus; minus
+    infinity for those below its rounding error."""
+    steps: Int[Tensor, " batch"]
+    """Length of each sequence."""
+
+    @property
+    def heads(self) -> int:
+        """Number of heads."""
+        return self.largest.shape[2]
+
+    @property
+    def present(self) -> Bool[Tensor, "time batch"]:
+        """Whether a sequence has a step."""
+        return torch.arange(len(self.largest)).unsqueeze(1) < self.steps
+
+    @property
+    def actions(self) -> Int[Tensor, "time batch heads"]:
+        """Class of each operator, a number into `ACTIONS` of `mnemoscope.lenses.transition_operators.actions`.
+
+        -1 after the end of a sequence.
+        """
+        classes = classify(self.eigenvalues, self.largest)
+        return classes.masked_fill(~self.present.unsqueeze(-1), -1)
+
+    def does(self, action: str) -> Bool[Tensor, "time batch heads"]:
+        """Return where an operator meets the condition of a class, or, for "write", where the step writes.
+
+        An operator may meet several conditions; `actions` has the most drastic one.
+        """
+        if action == "write":
+            return self.written >= WRITTEN
+        if action == "fade":
+            return self.actions == ACTIONS.index("fade")
+        met = conditions(self.eigenvalues, self.largest)
+        if action not in met:
+            raise ValueError(f"action must be one of {', '.join((*ACTIONS, 'write'))}, but is {action!r}.")
+        return met[action] & self.present.unsqueeze(-1)
+
+    def share(self, action: str) -> Estimate:
+        """Return the share of steps at which each head acts so, and its interval over sequences."""
+        if action not in (*ACTIONS, "write"):
+            raise ValueError(f"action must be one of {', '.join((*ACTIONS, 'write'))}, but is {action!r}.")
+        acts = self.does("write") if action == "write" else self.actions == ACTIONS.index(action)
+        return _estimate(acts.sum(0).double() / self.steps.unsqueeze(-1))
+
+    @property
+    def exponent(self) -> Estimate:
+        """Mean Lyapunov exponents of each head (heads, count), and their intervals over sequences."""
+        return _estimate(self.exponents)
+
+    @property
+    def memory_time(self) -> Float[Tensor, " heads"]:
+        """Steps after which the longest kept direction of a head has shrunk to 1/e: -1 / its largest exponent.
+
+        Infinite where the largest exponent is 0 or more.
+        """
+        leading = self.exponent.mean[:, 0]
+        return torch.where(leading < 0, -1 / leading, torch.inf)
+
+    @property
+    def largest_growth(self) -> tuple[float, int]:
+        """The largest norm of a product over any of the windows, and the steps of that window.
+
+        Above 1, states can grow on these inputs, even if every eigenvalue decays.
+        """
+        peaks = self.peaks.nan_to_num(nan=-torch.inf, neginf=-torch.inf).amax((1, 2))
+        return float(peaks.max().exp()), int(self.sizes[peaks.argmax()])
+
+
+@dataclass(frozen=True, repr=False)
+class Transitions(Result):
+    """The operators of all affine layers of a network on given inputs.
+
+    >>> import mnemoscope as ms
+    >>> cell = ms.networks.deltanet(3, 8, beta_max=2.0)
+    >>> result = ms.transitions(cell, torch.randn(20, 4, 3))
+    >>> result[0].eigenvalues.shape, result[0].exponents.shape
+    (torch.Size([20, 4, 1, 8]), torch.Size([4, 1, 8]))
+    """
+
+    noun: ClassVar[str] = "transitions"
+    drawn_by: ClassVar[str] = "draw_transitions"
+
+    layers: tuple[LayerTransitions, ...]
+    """The layers, from the input to the output."""
+    labels: tuple[tuple[str, ...], ...] = ()
+    """Label of each step of each sequence; empty if none were given."""
+    transient: int = 0
+    """Steps before the mean of the exponents begins."""
+
+    def __len__(self) -> int:
+        """Return the number of layers."""
+        return len(self.layers)
+
+    def __getitem__(self, layer: int | str) -> LayerTransitions:
+        """Return a layer by its number or its name."""
+        if isinstance(layer, int):
+            return self.layers[layer]
+        named = {each.name: each for each in self.layers}
+        if layer not in named:
+            raise KeyError(f"There is no layer {layer!r}; the layers are {', '.join(map(repr, named))}.")
+        return named[layer]
+
+    def by_label(self, layer: int | str = 0) -> dict[str, dict[str, float]]:
+        """Return, for each label, the share of its occurrences and heads with each action, and that write."""
+        if not self.labels:
+            raise ValueError("The steps have no labels: pass labels=... to transitions.")
+        chosen = self[layer]
+        actions, writes = chosen.actions, chosen.does("write")
+        places: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        for sequence, names in enumerate(self.labels):
+            for step, label in enumerate(names):
+                places[label].append((step, sequence))
+        table = {}
+        for label, found in places.items():
+            steps, sequences = map(list, zip(*found, strict=True))
+            acts, wrote = actions[steps, sequences], writes[steps, sequences]
+            shares = {name: float((acts == number).double().mean()) for number, name in enumerate(ACTIONS)}
+            table[label] = {**shares, "write": float(wrote.double().mean())}
+        return table
+
+    def summary(self) -> str:
+        """Return what the operators of the first layers do, how long they keep a state, and whether states grow."""
+        shown = [_sentence(layer) for layer in self.layers[:LISTED]]
+        if len(self) > LISTED:
+            left = len(self) - LISTED
+            shown.append(f"{left} more layer{'s are' if left > 1 else ' is'} not listed.")
+        return " ".join(shown)
+
+
+def _estimate(values: Tensor) -> Estimate:
+    """Return the mean over sequences (the first dimension) and its interval; infinite where a value is infinite."""
+    mean, infinite = values.mean(0), values.isinf().any(0)
+    low, high = bootstrap_interval(values.masked_fill(values.isinf(), torch.nan))
+    return Estimate(mean, *(torch.where(infinite, mean, edge) for edge in (low, high)))
+
+
+def _sentence(layer: LayerTransitions) -> str:
+    shares = [(name, float(layer.share(name).mean.mean())) for name in ACTIONS]
+    listed = ", ".join(f"{name} it at {share:.0%}" for name, share in shares if share >= 0.005)
+    writes = float(layer.share("write").mean.mean())
+    lost = ", and some directions are lost in a single step" * bool(layer.exponents.isneginf().any())
+    grown, window = layer.largest_growth
+    growth = (
+        f"States can grow up to {grown:.3g} times, over {window} step{'s' * (window > 1)}."
+        if grown > 1 + ROUNDING
+        else "No state grows."
+    )
+    return (
+        f"{layer.name or layer.family}: the operators of the state {listed} of the steps, and {writes:.0%} write. By "
+        f"the largest Lyapunov exponent, a head keeps its slowest direction {_span(layer.memory_time)}{lost}. {growth}"
+    )
+
+
+def _span(times: Float[Tensor, " heads"]) -> str:
+    """Describe the shortest and the longest time."""
+    low, high = float(times.min()), float(times.max())
+    if low == torch.inf:
+        return "without exponential loss"
+    longest = "infinitely many" if high == torch.inf else f"{high:.3g}"
+    return f"for {longest if low == high else f'{low:.3g} to {longest}'} steps"
