@@ -30,6 +30,7 @@ from mnemoscope.lenses.capacity import (
     measure_memory_capacity as measure_memory_capacity,
     memory_capacity as memory_capacity,
 )
+from mnemoscope.lenses.closed_loop import Loops as Loops, close_loop as close_loop, find_loops as find_loops
 from mnemoscope.lenses.design import MemoryDesign as MemoryDesign, design_memory as design_memory
 from mnemoscope.lenses.dynamics import Dynamics as Dynamics
 from mnemoscope.lenses.energy import (

@@ -61,6 +61,8 @@ lyapunov | Lyapunov exponents with errors, at constant or changing input: chaos,
     mnemoscope.lenses:lyapunov_spectrum | benettin1980 shimada1979 geist1990 kaplan1979 | dynamics
 attractors | where a network settles: points, cycles, circles, slow manifolds or chaos, with their basins
     Jang, section 9.1 | mnemoscope.lenses:find_attractors | jang benettin1980 | dynamics
+closed-loop | the loops in which a network ends that reads its own outputs, their basins and multipliers
+    mnemoscope | mnemoscope.lenses:find_loops | mnemoscope | dynamics
 attention | where a network attends at every step, which states it keeps and why, sparsity and dependency depth
     Kerg 2022, 4.4 and Fig 1 | mnemoscope.lenses:record_attention | kerg2020 kerg2022thesis | attention
 gradients | how much of a loss reaches back to each step, and to each part of the state, before and after training

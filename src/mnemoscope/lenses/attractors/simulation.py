@@ -155,7 +155,7 @@ def simulate(
 ) -> Trajectories:
     """Run a map without further input: `transient` steps, then a window of `steps` that is recorded."""
     limit = FAR * max(1.0, float(starts.abs().max()))
-    sketch = _sketch_matrix(dynamics)
+    sketch = sketch_matrix(dynamics)
     x, diverged = starts, torch.zeros(len(starts), dtype=torch.bool, device=starts.device)
     undefined = diverged
     path = starts.new_zeros(steps + 1, len(starts), sketch.shape[1])
@@ -183,7 +183,8 @@ def simulate(
     return Trajectories(starts, entry, x, path, length, first_step, entry_step, step, diverged, undefined)
 
 
-def _sketch_matrix(dynamics: Dynamics) -> Float[Tensor, "size sketch"]:
+def sketch_matrix(dynamics: Dynamics) -> Float[Tensor, "size sketch"]:
+    """Return the projections that represent a state: random ones, or the identity for small states."""
     if dynamics.size <= SKETCH:
         return torch.eye(dynamics.size, dtype=dynamics.dtype, device=dynamics.device)
     generator = torch.Generator().manual_seed(0)

@@ -74,7 +74,7 @@ def unstable_directions(J: np.ndarray, continuous: bool, margin: float, index: i
     for number in (2, 8, MOST_LEADING):
         if number + 2 >= size:
             return None
-        pairs = _leading_eigenpairs(J, number, continuous, ACCURACY, seed=0)
+        pairs = leading_eigenpairs(J, number, continuous, ACCURACY, seed=0)
         if pairs is None:
             return None
         values, vectors = pairs
@@ -117,11 +117,11 @@ def _rest_is_stable(J: np.ndarray, found: np.ndarray, continuous: bool, margin: 
 
     operator: Any = LinearOperator
     rest = operator(J.shape, matvec=multiply, dtype=J.dtype)
-    leading = _leading_eigenpairs(rest, 2, continuous, 1e-4, seed=1)
+    leading = leading_eigenpairs(rest, 2, continuous, 1e-4, seed=1)
     return leading is not None and bool(growth(leading[0], continuous).max() < -SLACK * margin)
 
 
-def _leading_eigenpairs(
+def leading_eigenpairs(
     operator: Any, number: int, continuous: bool, accuracy: float, seed: int
 ) -> tuple[Any, Any] | None:
     """Return the leading eigenvalues and eigenvectors by ARPACK, or None if it does not converge."""
