@@ -14,6 +14,10 @@ from mnemoscope.cells.sequence import start_state, without_masked
 from mnemoscope.cells.state import State
 
 
+class NoAffineLayerError(TypeError):
+    """A network has no layer that is affine in its state."""
+
+
 def affine_layers(
     network: Network | Model,
     inputs: Num[Tensor, "time batch ..."] | PackedSequence,
@@ -48,7 +52,7 @@ def affine_layers(
         xs = network.encode(xs)
     layers = cell.time_first().affine_layers(xs, start_state(cell, xs, state))
     if not layers:
-        raise TypeError(
+        raise NoAffineLayerError(
             f"{type(cell).__name__} has no layer that is affine in its state, so that its memory has no exact parts. "
             f"Such layers are the cells of mnemoscope.cells.affine, their blocks and stacks of them, and the mixers "
             f"listed in docs/adapters.md; for other networks use measure_influence, fisher_memory or gradient_norms."

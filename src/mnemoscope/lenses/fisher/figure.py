@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from mnemoscope.drawing.axes import Figure, new_figure, style_axes
@@ -20,7 +21,7 @@ def draw_memory(memory: FisherMemory, colours: Colours = LIGHT, *, font_size: fl
     """Draw the memory curve and the Fisher memory matrix (needs the `report` extra).
 
     A linear system has the curve with its bound and its cumulative sum. Along inputs, the curves of the trajectories
-    and the share of the signals that is left have a panel each, with the means.
+    (of each head) and the share of the signals that is left have a panel each, with the means.
     """
     figure = new_figure(11.5, 3.6)
     curve, second, matrix = figure.subplots(1, 3)
@@ -30,12 +31,21 @@ def draw_memory(memory: FisherMemory, colours: Colours = LIGHT, *, font_size: fl
         second.set(ylabel="cumulative information")
         J = memory.matrix.detach().numpy()
     else:
-        _draw_trajectories(curve, memory.curve, "Fisher information", colours)
-        _draw_trajectories(second, memory.remaining, "share left", colours)
-        J = memory.matrix.nanmean(0).numpy()
+        _draw_trajectories(curve, memory.curve.reshape(-1, memory.lags), "Fisher information", colours)
+        _draw_trajectories(second, memory.remaining.reshape(-1, memory.lags), "share left", colours)
+        J = _mean_matrix(memory).numpy()
     _draw_matrix(figure, matrix, J)
     finish_panels((curve, second, matrix), (curve,), colours, font_size)
     return figure
+
+
+def _mean_matrix(memory: FisherMemory) -> Tensor:
+    """Return the mean of J_kl over trajectories and heads, one at a time, for they may be large; NaN does not count."""
+    total = count = torch.zeros(memory.lags, memory.lags, dtype=torch.float64)
+    for traces in memory.traces.reshape(-1, *memory.traces.shape[-2:]):
+        J = (traces @ traces.mH).real if traces.is_complex() else traces @ traces.mT
+        total, count = total + J.nan_to_num(0), count + ~J.isnan()
+    return total / count
 
 
 def draw_cumulative(axes: Any, curve: np.ndarray, total: float, colours: Colours) -> None:
@@ -71,7 +81,7 @@ def _draw_trajectories(axes: Any, curves: Tensor, label: str, colours: Colours) 
 
 
 def _draw_matrix(figure: Figure, axes: Any, J: np.ndarray) -> None:
-    reach = float(abs(J).max()) or 1.0
+    reach = float(np.nanmax(abs(J))) or 1.0
     image = axes.imshow(J, cmap="RdBu_r", vmin=-reach, vmax=reach, interpolation="nearest")
     figure.colorbar(image, ax=axes, shrink=0.8)
     axes.set(xlabel="l steps ago", ylabel="k steps ago", title="J_kl")

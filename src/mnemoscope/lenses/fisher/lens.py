@@ -6,13 +6,14 @@ from dataclasses import replace
 from typing import get_args
 
 import numpy as np
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from mnemoscope.base.array_types import Inexact
 from mnemoscope.base.progress import show_slow
 from mnemoscope.base.validation import check_whole
-from mnemoscope.cells import Lengths, State
+from mnemoscope.cells import AffineLayer, Lengths, State
 from mnemoscope.lenses.dynamics import Dynamics
 from mnemoscope.lenses.fisher import routes
 from mnemoscope.lenses.fisher.linearisation import matrix_cell
@@ -22,6 +23,7 @@ from mnemoscope.lenses.fisher.published import TERMS
 from mnemoscope.lenses.fisher.result import FisherMemory
 from mnemoscope.lenses.fisher.sources import Direction, linear_step, noise_factor
 from mnemoscope.lenses.fisher.trajectory import trajectory_memory
+from mnemoscope.lenses.fisher.values import layer_along, value_memory
 from mnemoscope.lenses.systems import System
 
 LAGS = 100
@@ -30,7 +32,7 @@ LAGS = 100
 
 @show_slow("Fisher memory")
 def fisher_memory(
-    system: System | MatrixSystem,
+    system: System | MatrixSystem | AffineLayer,
     direction: Direction = None,
     *,
     along: Inexact[Tensor, "time batch features"] | np.ndarray | PackedSequence | None = None,
@@ -44,11 +46,14 @@ def fisher_memory(
     observed: routes.Observed = "all",
     terms: int = TERMS,
     route: routes.Route = "auto",
+    layer: int | str | None = None,
 ) -> FisherMemory:
     """Compute the Fisher information that a network's state holds about each past signal.
 
     Without `along` the system is linear and, unless `horizon` is given, in its stationary state. With `along` any
-    network is linearised at every step of the trajectories that these inputs drive; signals and noise are small.
+    network is linearised at every step of the trajectories that these inputs drive; signals and noise are small. For
+    a layer that is affine in its state, signals are by default the values that it writes: exact, per head, and faster
+    by the cube of the number of values.
 
     Args:
         system: a square matrix A or a `Connectivity`; an `Elman` cell or torch.nn.RNN, whose recurrent matrix is used
@@ -57,11 +62,13 @@ def fisher_memory(
             `QueueMemory`, which is linearised as a `Dynamics` without input. Near its state such a cell is a
             `MatrixSystem` where possible, with noise in the newest matrix; the error of "published" gives the reason
             where it is not.
-            With `along`: any network, which is copied and run in float64.
+            With `along`: any network, which is copied and run in float64; or without it an `AffineLayer` of
+            `mnemoscope.cells.affine_layers(network, inputs)`, which has its inputs.
         direction: the vector in which signals enter, w (size,). For cells and a `Dynamics` also the number of an input
             feature, which may be omitted if there is only one; for matrix cells also a matrix. A `MatrixSystem` has
             its own. With `along`, a direction in the space of the inputs: the number of a feature or a vector
-            (features,). Gradients flow to tensors that are passed, not into cells.
+            (features,); or None, for a network with layers that are affine in their state, to ask for the memory of
+            one of them about the values that it writes. Gradients flow to tensors that are passed, not into cells.
         along: inputs that drive the trajectories, in the layout of the network: (batch, time, features) if it is a
             torch.nn module with `batch_first`, otherwise (time, batch, features); or a `PackedSequence`.
         mask: with `along`: the shape of the inputs without their features, False where a sequence has no input. The
@@ -82,6 +89,8 @@ def fisher_memory(
         route: for a `MatrixSystem`: "dense" forms the covariance of the flat state; "matrix-free" does not, and has no
             spatial matrix; "auto" uses the eigenbases of normal U and V, and is matrix-free for states of more than
             2500 numbers, for which there is no spatial matrix in any case.
+        layer: with `along`: the number or the name of the affine layer whose memory of values is computed, if a network
+            has several.
 
     >>> import torch
     >>> import mnemoscope as ms
@@ -98,15 +107,34 @@ def fisher_memory(
     >>> torch.allclose(memory.curve[0], ms.fisher_memory(V, U[:, 1], lags=30, horizon=30).curve)
     True
 
+    The memory of a delta rule about its values, in units of one write; recurrences of normal operators hold 1:
+
+    >>> xs = torch.randn(50, 4, 3)
+    >>> for cell in ms.networks.mamba2(3, 16), ms.networks.deltanet(3, 16):
+    ...     print(ms.fisher_memory(cell, along=xs).remaining.sum(-1).max() > 1 + 1e-6)
+    tensor(False)
+    tensor(True)
+
     """
+    if isinstance(system, AffineLayer):
+        _check_options_along(horizon, method, observed, terms, route)
+        if direction is not None or along is not None or mask is not None or state is not None or layer is not None:
+            raise ValueError("An AffineLayer has its inputs and its start: pass only lengths, noise and lags with it.")
+        return value_memory(system, None if lengths is None else torch.as_tensor(lengths), noise=noise, lags=lags)
     if along is not None:
         _check_options_along(horizon, method, observed, terms, route)
+        if direction is None and isinstance(system, nn.Module):
+            chosen = layer_along(system, along, mask=mask, lengths=lengths, state=state, layer=layer)
+            if chosen is not None:
+                return value_memory(*chosen, noise=noise, lags=lags)
+        if layer is not None:
+            raise ValueError("layer chooses an affine layer, whose values are the signals: omit layer or direction.")
         if not callable(system) or isinstance(system, Dynamics):
             raise TypeError(f"Along inputs a system is a network, not a {type(system).__name__}.")
         options = {"mask": mask, "lengths": lengths, "state": state, "noise": noise, "lags": lags}
         return trajectory_memory(system, along, direction, **options)
-    if mask is not None or lengths is not None:
-        raise ValueError("A mask and lengths describe sequences of inputs: pass along=... as well.")
+    if mask is not None or lengths is not None or layer is not None:
+        raise ValueError("A mask, lengths and a layer belong to sequences of inputs: pass along=... as well.")
     lags = LAGS if lags is None else lags
     check_whole(1, lags=lags, horizon=1 if horizon is None else horizon)
     check_whole(0, terms=terms)

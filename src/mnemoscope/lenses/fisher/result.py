@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.linalg import solve_triangular
 
 from mnemoscope.base.array_types import Float, Inexact, Int
+from mnemoscope.lenses.bootstrap import bootstrap_interval
 from mnemoscope.lenses.fisher.operators import Dense, Kronecker, Map
 from mnemoscope.lenses.fisher.square_root import LARGEST_QR
 from mnemoscope.lenses.fisher.stein import gramian
@@ -27,7 +28,8 @@ class FisherMemory(Result):
 
     The memory along inputs has a first dimension "batch", one trajectory each, with A and w the Jacobians of every
     step. Its input information depends on the lag, it is not stationary, and it has neither amplification nor a
-    spatial matrix.
+    spatial matrix. The memory of an affine layer about the values that it wrote has the dimensions "batch" and "heads";
+    it is that of one column of the state, and a lag counts writes: one per input, or per micro-step.
 
     >>> import mnemoscope as ms
     >>> line = torch.diag(torch.ones(9), -1)  # a delay line of ten units
@@ -52,7 +54,7 @@ class FisherMemory(Result):
     """`J_tot = sum_k J(k)` over all k; along inputs, over the whole trajectory."""
     input_information: Float[Tensor, "*signals"]
     """Information about a signal as it enters, `w^T Q^-1 w`; infinite where it enters a direction without noise. Along
-    inputs (batch, lags), and less where units are saturated."""
+    inputs (batch, lags), and less where units are saturated; about values `|k|^2 / noise`, the energy of a write."""
     bound: Float[Tensor, "*batch"]
     """Bound on the total for any network of this size: size times the largest input information, because
     `tr(Q J_spatial) = size`."""
@@ -93,6 +95,11 @@ class FisherMemory(Result):
         return None if self.steps is None else self.traces.shape[0]
 
     @property
+    def heads(self) -> int | None:
+        """Number of heads of an affine layer; None for other memories."""
+        return self.traces.shape[1] if self.traces.dim() == 4 else None
+
+    @property
     def size(self) -> int:
         """Number of entries of the observed state, N, N^2 or (p + 1) N^2."""
         return prod(self.shape)
@@ -106,6 +113,11 @@ class FisherMemory(Result):
         return self.traces.abs().square().sum(-1)
 
     @property
+    def mean_curve(self) -> Float[Tensor, " lags"]:
+        """The curve, averaged over the trajectories and heads that have each lag."""
+        return self.curve.reshape(-1, self.lags).nanmean(0)
+
+    @property
     def matrix(self) -> Float[Tensor, "*batch lags lags"]:
         """The Fisher memory matrix J_kl; its off-diagonal entries measure the interference of two signals."""
         product = self.traces @ self.traces.mH
@@ -113,7 +125,11 @@ class FisherMemory(Result):
 
     @property
     def remaining(self) -> Float[Tensor, "*batch lags"]:
-        """Share of a signal's input information that is left; NaN where that was 0."""
+        """Share of a signal's input information that is left; NaN where that was 0.
+
+        About values it is J in units of the energy of each write; its sum over all lags is at most the number of keys,
+        times that of micro-steps, and 1 for a recurrence of normal operators without an end.
+        """
         return self.curve / self.input_information
 
     @property
@@ -172,8 +188,9 @@ class FisherMemory(Result):
 
     def summary(self) -> str:
         """Return the total, the lag at which half is left, and the accuracy, in sentences."""
-        sentences = [_total_sentence(self) if self.steps is None else _trajectory_sentence(self)]
-        curve = self.curve.detach() if self.steps is None else self.curve.nanmean(0)
+        describe = _total_sentence if self.steps is None else _trajectory_sentence
+        sentences = [_value_sentence(self) if self.heads is not None else describe(self)]
+        curve = self.mean_curve.detach()
         sentences.append(
             f"The memory curve is at least half of its first value {lags_above(curve, float(curve[0]) / 2)}."
         )
@@ -218,6 +235,20 @@ def _total_sentence(memory: FisherMemory) -> str:
     if not isfinite(float(memory.input_information)):
         return f"{sentence}."
     return f"{sentence}, {float(memory.relative):.4g} times that of one signal as it enters (at most {memory.size})."
+
+
+def _value_sentence(memory: FisherMemory) -> str:
+    sequences, heads = memory.total.shape
+    held, relative = memory.total.mean(1), memory.remaining.nansum(-1).mean(1)
+    interval = ""
+    if sequences > 1:
+        low, high = bootstrap_interval(held)
+        interval = f" ({float(low):.4g} to {float(high):.4g}, 95% over {sequences} sequences)"
+    return (
+        f"After {memory.steps} writes, a column of {memory.size} numbers holds an information of "
+        f"{float(held.mean()):.4g}{interval} about the values written, {float(relative.mean()):.4g} times that of one "
+        f"write as it enters (at most {memory.size}); means over {heads} head{'s' * (heads > 1)}."
+    )
 
 
 def _trajectory_sentence(memory: FisherMemory) -> str:

@@ -1,0 +1,182 @@
+"""Fisher memory of an affine recurrence about the values that it has written, along given inputs, exactly.
+
+Each column of the state follows `s_t = A_t s_(t-1) + k_t v_t + z_t` by itself, with the same operators and noise of
+variance eps in every number. The information of the last state about a past value is therefore a matter of keys alone,
+
+    J_ss' = w_s^T C^-1 w_s',    w_s = A_T ... A_(s+1) k_s,    C = sum_s eps P_s P_s^T,    P_s = A_T ... A_(s+1),
+
+for each column, and does not depend on the values. Each of several micro-steps per input writes another value, while
+noise enters once per input. C is diagonal if the operators are, and otherwise kept as a factor S, `C = S S^T`, which
+is advanced step by step; one pass backwards then yields all w_s. This takes O(T d^3) for d keys, where the linearised
+flat state of d e numbers takes O(T (d e)^3).
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.linalg import solve_triangular
+from torch.nn.utils.rnn import PackedSequence
+
+from mnemoscope.base.array_types import Float, Inexact, Int, Num
+from mnemoscope.cells import AffineLayer, Cell, Lengths, Model, Network, State, affine_layers, as_cell, read_inputs
+from mnemoscope.cells.affine.parts import carry_back, carry_state, transition
+from mnemoscope.cells.affine_reading import NoAffineLayerError
+from mnemoscope.lenses.fisher.matrix_system import Noise
+from mnemoscope.lenses.fisher.result import FisherMemory
+from mnemoscope.lenses.fisher.square_root import check_steps, next_factor
+
+ROUTE = "values of an affine recurrence"
+
+
+class _Signals(NamedTuple):
+    """The signals of sequences of one length, the newest first."""
+
+    traces: Inexact[Tensor, "batch heads signals keys"]
+    """The signals in the last state, in units of its noise."""
+    information: Float[Tensor, "batch heads signals"]
+    """Information about each signal when its input has been read."""
+    factor: Float[Tensor, "batch heads keys keys"]
+    """S in units of the noise of one step."""
+    error: float
+
+
+@torch.no_grad()
+def value_memory(
+    layer: AffineLayer, steps: Int[Tensor, " batch"] | None = None, *, noise: Noise = 1.0, lags: int | None = None
+) -> FisherMemory:
+    """Compute the Fisher memory of each head about the values written, at the end of each sequence.
+
+    Args:
+        layer: the recurrence on given inputs.
+        steps: number of steps of each sequence; all by default.
+        noise: variance of the noise that enters every number of the state at every input.
+        lags: length of the curve, in micro-steps; the whole sequence by default.
+
+    """
+    precise, micro = layer.precise(), layer.parts.micro_steps
+    longest, batch = layer.features.shape[:2]
+    steps = torch.full((batch,), longest) if steps is None else steps.cpu()
+    signals = int(steps.max()) * micro
+    lags = signals if lags is None else lags
+    if not isinstance(lags, int) or not 1 <= lags <= signals:
+        raise ValueError(f"The sequences have {signals} writes, so that lags must be 1 to {signals}, but is {lags}.")
+    variance = _variance(noise)
+    keys = layer.start.shape[-2]
+    shape = (batch, layer.start.shape[1], signals)
+    traces = precise.start.new_full((*shape, keys), torch.nan)
+    information = traces.real.new_full(shape, torch.nan)
+    factor, error = traces.real.new_zeros(*shape[:2], keys, keys), 0.0
+    for length in steps.unique().tolist():  # sequences of the same length run together
+        alike = (steps == length).nonzero().flatten().to(traces.device)
+        found = _signals(precise.first_steps(length, alike))
+        traces[alike, :, : length * micro], factor[alike] = found.traces, found.factor
+        information[alike, :, : length * micro] = found.information
+        error = max(error, found.error)
+    check_steps(factor.flatten(0, 1), error)
+    traces, information = traces / variance**0.5, information / variance
+    return FisherMemory(
+        traces=traces[..., :lags, :].contiguous().cpu(),
+        total=traces.abs().square().nansum((-2, -1)).cpu(),
+        input_information=information[..., :lags].contiguous().cpu(),
+        bound=(keys * micro * information.nan_to_num(0).amax(-1)).cpu(),
+        amplification=torch.full((lags,), torch.nan, dtype=torch.float64),
+        shape=(keys,),
+        route=ROUTE,
+        error=error,
+        factor=(variance**0.5 * factor).cpu(),
+        steps=signals,
+        lengths=None if bool((steps == steps[0]).all()) else micro * steps,
+    )
+
+
+def layer_along(
+    network: Network | Model,
+    given: Num[Tensor, "time batch ..."] | np.ndarray | PackedSequence,
+    *,
+    mask: Tensor | None,
+    lengths: Lengths | None,
+    state: State | None,
+    layer: int | str | None,
+) -> tuple[AffineLayer, Int[Tensor, " batch"]] | None:
+    """Return an affine layer of a network on these inputs, and the number of its steps; None if it has no such layer.
+
+    Without `layer` there must be only one.
+    """
+    cell = network.cell if isinstance(network, Model) else as_cell(network, state)
+    if type(cell).affine_layers is Cell.affine_layers:
+        return None
+    xs = given if isinstance(given, PackedSequence) else torch.as_tensor(given)
+    read = read_inputs(xs, batch_first=cell.batch_first, mask=mask, lengths=lengths)
+    sequences, steps = read.without_gaps()
+    try:
+        layers = affine_layers(network, read.in_layout(sequences), state, lengths=steps)
+    except NoAffineLayerError:
+        return None
+    named = {each.name: each for each in layers}
+    if layer is None and len(layers) > 1:
+        raise ValueError(
+            f"This network has {len(layers)} affine layers, {', '.join(map(repr, named))}: pass layer=<name or number> "
+            f"or each of mnemoscope.cells.affine_layers(network, inputs) as the system."
+        )
+    if isinstance(layer, str):
+        if layer not in named:
+            raise ValueError(f"There is no affine layer {layer!r}; the layers are {', '.join(map(repr, named))}.")
+        return named[layer], steps
+    if layer is not None and not -len(layers) <= layer < len(layers):
+        raise ValueError(f"There are {len(layers)} affine layers, numbered from 0, but layer is {layer}.")
+    return layers[layer or 0], steps
+
+
+def _signals(layer: AffineLayer) -> _Signals:
+    diagonal = layer.parts.erase is None and layer.parts.micro_steps == 1
+    return _diagonal_signals(layer) if diagonal else _dense_signals(layer)
+
+
+def _diagonal_signals(layer: AffineLayer) -> _Signals:
+    """Return the signals of diagonal operators: their products are sums of rates, and noise of keys is independent."""
+    keys, g = layer.parts.keys, layer.parts.log_decays.expand_as(layer.parts.keys)
+    after = torch.cat([g[1:], torch.zeros_like(g[:1])])
+    products = after.flip(0).cumsum(0).flip(0).exp()  # P of each step
+    scale = products.abs().square().sum(0).sqrt()  # (batch, heads, keys)
+    traces = (products * keys / scale).movedim(0, 2).flip(2)
+    information = keys.abs().square().sum(-1).movedim(0, 2).flip(2)
+    return _Signals(traces, information, torch.diag_embed(scale), 0.0)
+
+
+def _dense_signals(layer: AffineLayer) -> _Signals:
+    """Return the signals of any operators: forwards the factor of the noise, backwards the products."""
+    batch, heads, keys = layer.start.shape[:3]
+    S = layer.start.new_zeros(batch * heads, keys, keys)
+    for step in range(len(layer.features)):
+        S = next_factor(transition(layer.at(step)).flatten(0, 1), S, S[..., :1] * 0)[0]
+    S = S.unflatten(0, (batch, heads))
+    P = torch.eye(keys, dtype=S.dtype, device=S.device).expand_as(S)
+    covariance, signals, information = torch.zeros_like(S), [], []
+    for step in reversed(range(len(layer.features))):
+        covariance = covariance + P @ P.mT
+        pieces = layer.at(step).each()
+        for number in reversed(range(len(pieces))):
+            key = pieces[number].keys.unsqueeze(-1)
+            signals.append(P @ key)
+            for later in pieces[number + 1 :]:
+                key = carry_state(later, key)
+            information.append(key.square().sum((-2, -1)))
+            P = carry_back(pieces[number], P)
+    half = solve_triangular(S, covariance, upper=False)
+    residual = solve_triangular(S, half.mT, upper=False)
+    residual.diagonal(dim1=-2, dim2=-1).sub_(1)
+    traces = solve_triangular(S, torch.cat(signals, -1), upper=False).mT
+    return _Signals(traces, torch.stack(information, -1), S, float(residual.abs().max()))
+
+
+def _variance(noise: Noise) -> float:
+    if not isinstance(noise, int | float | np.number) or not 0 < float(noise) < inf:
+        raise ValueError(
+            f"The memory of values takes the variance of independent noise, a positive number, but noise is {noise!r}."
+        )
+    return float(noise)
