@@ -49,7 +49,7 @@ def test_other_layers_are_passed_through():
     stack.layers[1].project = torch.nn.Linear(4, stack.layers[1].project.out_features)
     stack.layers[1].input_size = 4
     assert [layer.name for layer in affine_layers(stack, torch.randn(5, 2, 3))] == ["layers.1"]
-    slstm = Stack([ms.cells.Block(ms.cells.SLSTM(3, 4), 3), GRU(3, 4)])
+    slstm = Stack([ms.cells.Block(ms.cells.SLSTM(3, 3), 3), GRU(3, 4)])
     with pytest.raises(TypeError, match="no layer that is affine"):
         affine_layers(slstm, torch.randn(5, 2, 3))
 

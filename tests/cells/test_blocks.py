@@ -9,6 +9,7 @@ from mnemoscope import registry
 from mnemoscope.cells import SLSTM, Block, Surroundings
 from mnemoscope.cells.affine import GLA, LRU, GatedDeltaNet, Mamba2
 from mnemoscope.cells.convolution import ShortConvolution
+from mnemoscope.cells.recurrence import Recurrence
 from mnemoscope.cells.state import leaves, map_state
 from mnemoscope.networks import blocks
 from tests.slow import representatives
@@ -176,3 +177,6 @@ def test_bad_blocks_are_refused():
     ]:
         with pytest.raises(ValueError, match=message):
             make()
+    for method in ("advance", "read"):
+        with pytest.raises(NotImplementedError, match=f"Recurrence must define {method}"):
+            getattr(Recurrence(), method)(randn(1, 3), None)

@@ -1,5 +1,6 @@
 """Blocks with the weights of mixers of other libraries compute what these compute."""
 
+from functools import partial
 from importlib.util import find_spec
 
 import pytest
@@ -7,7 +8,7 @@ import torch
 from torch import nn
 
 import mnemoscope as ms
-from mnemoscope.cells import Block, Surroundings
+from mnemoscope.cells import SLSTM, Block, Surroundings
 from mnemoscope.cells.affine import KDA, MLSTM, RGLRU, GatedDeltaNet, Mamba, Mamba2, MinGRU, MinLSTM
 from mnemoscope.cells.pretrained.pure_step import PureStep
 from tests.cells.tiny_models import MIXERS, causal_model
@@ -153,6 +154,62 @@ def test_a_block_with_the_weights_of_a_mixer_computes_its_outputs(family):
     with PureStep(double=True):
         expected = mixer(xs)
     expected = expected[0] if isinstance(expected, tuple) else expected
+    assert expected.std() > 1e-2
+    outputs = ms.scan(block, xs.transpose(0, 1))[0].transpose(0, 1) - xs  # without the residual connection
+    assert (outputs - expected).abs().max() < EXACT
+
+
+def xlstm_layer(kind, **options):
+    """Return a layer of the package xlstm in float64, with every weight random."""
+    package = pytest.importorskip("xlstm", reason="xlstm is not installed: pip install xlstm")
+    sizes = {"embedding_dim": 8, "num_heads": 2, "conv1d_kernel_size": 4, **options}
+    layer = getattr(package, f"{kind}Layer")(getattr(package, f"{kind}LayerConfig")(**sizes)).double()
+    for parameter in layer.parameters():
+        torch.nn.init.normal_(parameter, std=0.5)
+    return layer
+
+
+def package_mlstm():
+    layer = xlstm_layer("mLSTM", qkv_proj_blocksize=4, context_length=9, round_proj_up_to_multiple_of=1)
+    layer.mlstm_cell.backend_fn = partial(layer.mlstm_cell.backend_fn, eps=0.0)  # nothing added to the denominator
+    (block,) = (Block(core, 8).double() for core in MLSTM.for_blocks(8, 1, heads=2))
+    core, (up, gate) = block.core, layer.proj_up.weight.chunk(2)
+    core.project[0].weight.copy_(up)
+    block.gate.weight.copy_(gate)
+    for name in "qkv":
+        getattr(core, name).weight.copy_(getattr(layer, f"{name}_proj").weight)
+    core.gates.weight.copy_(torch.cat([layer.mlstm_cell.igate.weight, layer.mlstm_cell.fgate.weight]))
+    core.gates.bias.copy_(torch.cat([layer.mlstm_cell.igate.bias, layer.mlstm_cell.fgate.bias]))
+    core.skip.copy_(layer.learnable_skip)
+    core.norm.weight.copy_(layer.mlstm_cell.outnorm.weight_proxy.view(2, 8))
+    block.out.weight.copy_(layer.proj_down.weight)
+    return layer, block
+
+
+def package_slstm():
+    layer = xlstm_layer("sLSTM", backend="vanilla")
+    (block,) = (Block(core, 8).double() for core in SLSTM.for_blocks(8, 1, heads=2))
+    core, cell = block.core, layer.slstm_cell
+    # the package calls its maps by each other's names: its first gate, i, is the map "fgate"
+    for each, gate in zip(core.maps, (layer.fgate, layer.igate, layer.zgate, layer.ogate), strict=True):
+        each.weight.copy_(gate.weight)
+    core.bias.copy_(cell._bias.view(4, 2, 4))
+    core.recurrent.copy_(cell._recurrent_kernel.view(2, 4, 4, 4).transpose(0, 1))
+    core.norm.weight.copy_(layer.group_norm.weight_proxy.view(2, 4))
+    return layer, block
+
+
+@pytest.mark.parametrize("family", [package_mlstm, package_slstm], ids=["mlstm", "slstm"])
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
+@torch.no_grad()
+def test_a_block_with_the_weights_of_the_package_xlstm_computes_its_outputs(family):
+    torch.manual_seed(1)
+    layer, block = family()
+    block.norm = nn.Identity()
+    for name in ("weight", "bias"):
+        getattr(block.convolution, name).copy_(getattr(layer.conv1d.conv, name).squeeze())
+    xs = torch.randn(2, 9, 8, dtype=torch.float64)
+    expected = layer(xs)
     assert expected.std() > 1e-2
     outputs = ms.scan(block, xs.transpose(0, 1))[0].transpose(0, 1) - xs  # without the residual connection
     assert (outputs - expected).abs().max() < EXACT

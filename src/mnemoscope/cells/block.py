@@ -14,9 +14,10 @@ from mnemoscope.base.array_types import Float
 from mnemoscope.cells.affine.cell import AffineCell
 from mnemoscope.cells.affine.layer import AffineLayer
 from mnemoscope.cells.cell import Cell
-from mnemoscope.cells.convolution import ShortConvolution, compact
+from mnemoscope.cells.convolution import compact
 from mnemoscope.cells.fast_path import FastPath, NoFastPath
-from mnemoscope.cells.slstm import SLSTM
+from mnemoscope.cells.norms import PartialNorm
+from mnemoscope.cells.recurrence import Recurrence
 from mnemoscope.cells.surroundings import Surroundings
 
 _GATES = {"silu": silu, "sigmoid": torch.sigmoid, "gelu": partial(gelu, approximate="tanh")}
@@ -29,7 +30,7 @@ class Block(Cell):
     the core stays affine in S; the convolution makes its parts depend on the last few inputs.
 
     Args:
-        core: the recurrence; its inputs have `width` features.
+        core: the recurrence; its inputs have `width` features, followed by the message of the block below, if any.
         width: number of features that the residual connection carries, and of the outputs.
         surroundings: what is around the recurrence; by default `core.surroundings`, as published.
         input_size: number of input features, if they are not the outputs of another block; W_e is the identity if None.
@@ -47,34 +48,33 @@ class Block(Cell):
 
     def __init__(
         self,
-        core: AffineCell | SLSTM,
+        core: Recurrence,
         width: int,
         surroundings: Surroundings | None = None,
         input_size: int | None = None,
         last: bool = False,
     ) -> None:
         super().__init__()
-        if core.input_size != width:
+        if core.input_size != width + core.received:
             raise ValueError(
                 f"The recurrence of a block of width {width} takes {core.input_size} features; build it so."
             )
         around = core.surroundings if surroundings is None else surroundings
         self.core, self.width, self.surroundings = core, width, around
-        self.input_size = width if input_size is None else input_size
-        self.embed = nn.Identity() if input_size is None else nn.Linear(input_size, width)
-        self.norm = around.make_input_norm(width)
-        channels = core.convolved if around.convolution else 0
-        convolution = ShortConvolution(channels, around.convolution, around.convolution_bias) if channels else None
-        self.convolution = convolution
+        self.input_size = core.input_size if input_size is None else input_size
+        self.embed = nn.Identity() if input_size is None else around.make_embedding(input_size, width)
+        norm = around.make_input_norm(width)
+        self.norm = PartialNorm(norm, width) if core.received else norm
+        self.convolution = around.make_convolution(core.convolved)
         core.norm = around.make_head_norm(core.heads, core.hidden_size // core.heads)
         self.gate = around.make_gate(width, core.hidden_size, core.heads)
         self.gated_norm = around.make_last_norm(core.hidden_size, core.groups)
-        self.out = nn.Linear(core.hidden_size, 2 * width if around.gate == "glu" else width, bias=around.bias)
+        self.out = around.make_projection(core.hidden_size, width)
         self.last = around.make_input_norm(width) if last else nn.Identity()
 
     @property
     def output_features(self) -> int:
-        return self.width
+        return self.width + self.core.passed
 
     def initial_state(self, batch: int) -> Any:
         inner = self.core.initial_state(batch)
@@ -98,11 +98,11 @@ class Block(Cell):
         e = self.embed(x)
         features = self.core.project(self.norm(e))
         if self.convolution is None:
-            return self._surround(e, self.core.read(features, state))
+            return self._surround(e, self._with_message(self.core.read(features, state), features))
         register, *inner = state
         direct = features[..., self.core.convolved :]
         features = torch.cat([self.convolution.read(register), direct], dim=-1)
-        return self._surround(e, self.core.read(features, self._inner(inner)))
+        return self._surround(e, self._with_message(self.core.read(features, self._inner(inner)), features))
 
     def fast_path(self, xs: Tensor, state: Any, mask: Tensor | None) -> FastPath | NoFastPath:
         if not isinstance(self.core, AffineCell):
@@ -115,7 +115,7 @@ class Block(Cell):
         features = self.core.project(self.norm(e))
         if self.convolution is None:
             outputs, last = self.core.run(features, state, mask)
-            return self._surround(e, outputs), last
+            return self._surround(e, self._with_message(outputs, features)), last
         register, *inner = state
         lengths = places = None
         if mask is not None:  # a convolution spans the inputs that there are
@@ -124,7 +124,9 @@ class Block(Cell):
             mask = torch.arange(len(mask), device=mask.device).unsqueeze(1) < lengths
         mixed, direct = features.tensor_split([self.core.convolved], dim=-1)
         mixed, register = self.convolution.run(mixed, register, lengths)
-        outputs, last = self.core.run(torch.cat([mixed, direct], dim=-1), self._inner(inner), mask)
+        features = torch.cat([mixed, direct], dim=-1)
+        outputs, last = self.core.run(features, self._inner(inner), mask)
+        outputs = self._with_message(outputs, features)
         if places is not None:
             outputs = outputs.gather(0, places.unsqueeze(-1).expand_as(outputs))
         return self._surround(e, outputs), type(state)(register, *last)
@@ -140,13 +142,19 @@ class Block(Cell):
         mixed, _ = self.convolution.run(mixed, register)
         return [AffineLayer.of(self.core, torch.cat([mixed, direct], dim=-1), tuple(inner))]
 
-    def _surround(self, e: Float[Tensor, "*batch width"], o: Float[Tensor, "*batch features"]) -> Tensor:
-        """Return the output of the block from its embedded input and the output of the recurrence."""
+    def _with_message(self, o: Tensor, features: Tensor) -> Tensor:
+        """Return the output of the recurrence and the message to the block above."""
+        return torch.cat([o, self.core.message(features)], dim=-1) if self.core.passed else o
+
+    def _surround(self, e: Float[Tensor, "*batch inputs"], o: Float[Tensor, "*batch features"]) -> Tensor:
+        """Return the output of the block from its embedded input and the output of the recurrence with its message."""
+        o, message = o.tensor_split([self.core.hidden_size], dim=-1)
         kind = self.surroundings.gate
         if self.gate is not None:
             o = o * _GATES[kind](self.gate(self.norm(e)))
         o = self.out(gelu(o) if kind == "glu" else self.gated_norm(o))
-        return self.last(e + (glu(o) if kind == "glu" else o))
+        y = self.last(e[..., : self.width] + (glu(o) if kind == "glu" else o))
+        return torch.cat([y, message], dim=-1) if self.core.passed else y
 
     def _inner(self, fields: list[Tensor]) -> Any:
         return type(self.core.initial_state(0))(*fields)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from mnemoscope.base.array_types import Bool, Float, Int
+from mnemoscope.base.array_types import Bool, Float, Int, Num
 
 
 class ShortConvolution(nn.Module):
@@ -54,6 +54,32 @@ class ShortConvolution(nn.Module):
 
     def _with_bias(self, convolved: Tensor) -> Tensor:
         return convolved if self.bias is None else convolved + self.bias
+
+
+class Delay(ShortConvolution):
+    """`y_t = x_{t - 1}` for each channel: a token shift."""
+
+    weight: Tensor
+
+    def __init__(self, channels: int) -> None:
+        nn.Module.__init__(self)
+        self.register_buffer("weight", torch.tensor([1.0, 0.0]).repeat(channels, 1), persistent=False)
+        self.bias = None
+
+
+class Twice(nn.Module):
+    """Repeat the first `size` features before all of them: a convolution changes the first copy only.
+
+    >>> Twice(2)(torch.tensor([1, 2, 3]))
+    tensor([1, 2, 1, 2, 3])
+    """
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.size = size
+
+    def forward(self, x: Num[Tensor, "*batch features"]) -> Num[Tensor, "*batch more"]:
+        return torch.cat([x[..., : self.size], x], dim=-1)
 
 
 def compact(

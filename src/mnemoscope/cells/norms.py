@@ -27,6 +27,21 @@ class HeadNorm(nn.Module):
         return normed if self.bias is None else normed + self.bias
 
 
+class PartialNorm(nn.Module):
+    """A norm of the first `size` features; the others pass unchanged.
+
+    >>> PartialNorm(nn.LayerNorm(2), 2)(torch.tensor([3.0, 3.0, 5.0])).tolist()
+    [0.0, 0.0, 5.0]
+    """
+
+    def __init__(self, norm: nn.Module, size: int) -> None:
+        super().__init__()
+        self.norm, self.size = norm, size
+
+    def forward(self, x: Float[Tensor, "*batch features"]) -> Float[Tensor, "*batch features"]:
+        return torch.cat([self.norm(x[..., : self.size]), x[..., self.size :]], dim=-1)
+
+
 class GroupedRMSNorm(nn.Module):
     """RMS norm of each of `groups` groups of features, with a weight for every feature.
 

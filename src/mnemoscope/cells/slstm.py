@@ -6,11 +6,14 @@ from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import logsigmoid
+from torch.nn.functional import logsigmoid, silu
 
 from mnemoscope.base.array_types import Float
 from mnemoscope.base.validation import check_whole
-from mnemoscope.cells.cell import Cell, Step
+from mnemoscope.cells.block_diagonal import BlockDiagonal
+from mnemoscope.cells.cell import Step
+from mnemoscope.cells.convolution import Twice
+from mnemoscope.cells.recurrence import Recurrence
 from mnemoscope.cells.surroundings import Surroundings
 
 
@@ -26,7 +29,7 @@ class SLSTMState(NamedTuple):
     """Logarithm of the scale."""
 
 
-class SLSTM(Cell):
+class SLSTM(Recurrence):
     """`c' = f c + i z`, `n' = f n + i`, `h' = o c' / n'` (Beck et al. 2024, Eq 8-17).
 
     `z = tanh(.)`, `i = exp(.)`, `o = sigmoid(.)` and f, the logistic function or exp (`forget`), act on affine maps of
@@ -40,16 +43,8 @@ class SLSTM(Cell):
     """
 
     surroundings: ClassVar[Surroundings] = Surroundings(
-        input_norm="layer", convolution=4, norm="layer", norm_bias=False
+        input_norm="layer", convolution=4, norm="layer", norm_bias=False, projection=False
     )
-    """The parts around the recurrence in its published block."""
-    groups: ClassVar[int] = 1
-    """Number of groups of output features that a norm after the gate treats apart."""
-
-    @classmethod
-    def for_blocks(cls, width: int, depth: int, **options: Any) -> list[Any]:
-        """Return the recurrences of `depth` published blocks, whose inputs have `width` features."""
-        return [cls(width, width, **options) for _ in range(depth)]
 
     def __init__(
         self, input_size: int, hidden_size: int, heads: int = 1, forget: str = "sigmoid", forget_bias: float = 3.0
@@ -68,10 +63,11 @@ class SLSTM(Cell):
         with torch.no_grad():
             self.project.bias[:hidden_size] = 0
             self.project.bias[hidden_size : 2 * hidden_size] = forget_bias
-        self.norm: nn.Module = nn.Identity()
-        """Norm of the output, over the units of each head; a block sets it."""
-        self.convolved = 2 * hidden_size
-        """Number of features that the short convolution of a block acts on: those of i and f."""
+        self.norm = nn.Identity()
+
+    @classmethod
+    def for_blocks(cls, width: int, depth: int, **options: Any) -> list[Any]:
+        return [BlockSLSTM(width, level / max(depth - 1, 1), **options) for level in range(depth)]
 
     def initial_state(self, batch: int) -> SLSTMState:
         return SLSTMState(*(self.recurrent.new_zeros(batch, self.hidden_size) for _ in range(4)))
@@ -96,7 +92,12 @@ class SLSTM(Cell):
         # after a first write that is 0 to rounding, c and n are 0, and so is the output
         return SLSTMState(o * c / n.clamp_min(torch.finfo(n.dtype).tiny), c, n, m)
 
-    def _gates(self, u: Tensor, h: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def preactivations(self, features: Float[Tensor, "*batch features"]) -> Float[Tensor, "*batch gates"]:
+        """Return what i, f, z and o take from the inputs, in this order: here the features."""
+        return features
+
+    def _gates(self, features: Tensor, h: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        u = self.preactivations(features)
         by_head = torch.einsum("ghij,bhj->bghi", self.recurrent, h.unflatten(-1, (self.heads, -1)))
         i, f, z, o = (u.unflatten(-1, (4, -1)) + by_head.flatten(-2)).unbind(-2)
         return torch.tanh(z), i, logsigmoid(f) if self.forget == "sigmoid" else f, torch.sigmoid(o)
@@ -107,3 +108,31 @@ class SLSTM(Cell):
 
     def extra_repr(self) -> str:
         return f"heads={self.heads}, forget={self.forget}"
+
+
+class BlockSLSTM(SLSTM):
+    """The sLSTM of a published block: i and f see the last few inputs (Beck et al. 2024).
+
+    i and f are maps of SiLU of the convolved inputs, z and o of the inputs themselves; the matrices have a block for
+    each head. At the start the recurrent matrices are 0, and the biases of f fall from 5 to -7 within a head, more
+    slowly the higher the block is: `height` is 0 in the first block and 1 in the last.
+    """
+
+    def __init__(self, width: int, height: float, heads: int = 1, forget: str = "sigmoid") -> None:
+        super().__init__(width, width, heads, forget)
+        self.convolved, self.project = width, Twice(width)
+        self.maps = nn.ModuleList([BlockDiagonal(width, heads, bias=False) for _ in range(4)])
+        """Maps to i, f, z and o."""
+        self.bias = nn.Parameter(torch.zeros(4, heads, width // heads))
+        places = torch.linspace(0, 1, width // heads)
+        with torch.no_grad():
+            self.bias[1] = 5 - 12 * places ** (0.3 + 1.3 * height)
+        nn.init.zeros_(self.recurrent)
+        for each in self.maps:
+            nn.init.normal_(each.get_parameter("weight"), std=(2 / (5 * width)) ** 0.5)
+
+    def preactivations(self, features: Float[Tensor, "*batch features"]) -> Float[Tensor, "*batch gates"]:
+        convolved, x = features.tensor_split([self.convolved], dim=-1)
+        c = silu(convolved)
+        inputs = (c, c, x, x)
+        return torch.cat([each(u) for each, u in zip(self.maps, inputs, strict=True)], dim=-1) + self.bias.flatten()

@@ -8,6 +8,7 @@ from typing import Literal
 
 from torch import nn
 
+from mnemoscope.cells.convolution import Delay, ShortConvolution
 from mnemoscope.cells.norms import GroupedRMSNorm, HeadNorm
 
 
@@ -19,8 +20,12 @@ class Surroundings:
     2 w features, convolution 4, RMS norm of each head, silu gate
     """
 
+    embedding_norm: bool = False
+    """Whether a norm follows the linear map of the inputs of a network."""
     input_norm: Literal["rms", "layer"] = "rms"
     """Norm of the inputs of the block, and of the outputs of the last one."""
+    shift: bool = False
+    """Whether the recurrence takes the last input as well as the present one (a token shift)."""
     convolution: int = 0
     """Width of the convolution of the features over time; 0 for no convolution."""
     convolution_bias: bool = True
@@ -32,11 +37,13 @@ class Surroundings:
     """Whether layer norms have biases."""
     eps: float = 1e-5
     """Number that the norm of the reads adds to the variance."""
-    gate: Literal["none", "silu", "sigmoid", "gelu", "glu"] = "none"
+    gate: Literal["none", "silu", "sigmoid", "gelu", "glu", "inner"] = "none"
     """Function of a linear map of the block's input, by which the output of the recurrence is multiplied; "glu" takes
-    GELU of the output and makes the output projection a gated linear unit."""
+    GELU of the output and makes the output projection a gated linear unit; "inner" is a gate inside the recurrence."""
     low_rank_gate: bool = False
     """Whether the map of the gate is a product of two, with as many features between them as a head has values."""
+    projection: bool = True
+    """Whether a linear map follows, the output projection."""
     bias: bool = False
     """Whether the gate and the output projection have biases."""
     expand: float = 1.0
@@ -50,16 +57,30 @@ class Surroundings:
         parts = [
             "layer norm of the input" if self.input_norm == "layer" else "",
             f"{Fraction(self.expand).limit_denominator(9)} w features" if self.expand != 1 else "",
+            "token shift" if self.shift else "",
             f"convolution {self.convolution}" if self.convolution else "",
             norms.get(self.norm, ""),
             gate,
             "RMS norm of all features" if self.norm == "all" else "",
+            "" if self.projection else "no output projection",
         ]
         return ", ".join(part for part in parts if part)
 
     def make_input_norm(self, width: int) -> nn.Module:
         """Return the norm of the inputs of a block."""
         return nn.RMSNorm(width, eps=1e-6) if self.input_norm == "rms" else nn.LayerNorm(width, bias=self.norm_bias)
+
+    def make_embedding(self, inputs: int, width: int) -> nn.Module:
+        """Return the map of the inputs of a network to the features of its first block."""
+        embedding = nn.Linear(inputs, width)
+        return nn.Sequential(embedding, self.make_input_norm(width)) if self.embedding_norm else embedding
+
+    def make_convolution(self, channels: int) -> ShortConvolution | None:
+        """Return the convolution over time, or the token shift, of that many features; None without any."""
+        if self.shift:
+            return Delay(channels) if channels else None
+        wanted = channels and self.convolution
+        return ShortConvolution(channels, self.convolution, self.convolution_bias) if wanted else None
 
     def make_head_norm(self, heads: int, size: int) -> nn.Module:
         """Return the norm of the reads of each head, (..., heads, size)."""
@@ -71,9 +92,20 @@ class Surroundings:
         """Return the norm of all features after the gate."""
         return GroupedRMSNorm(size, groups, self.eps) if self.norm == "all" else nn.Identity()
 
+    def make_projection(self, size: int, width: int) -> nn.Module:
+        """Return the output projection."""
+        if self.projection:
+            return nn.Linear(size, 2 * width if self.gate == "glu" else width, bias=self.bias)
+        if size != width:
+            raise ValueError(
+                f"A block of width {width} without output projection needs a recurrence with {width} outputs, "
+                f"but it has {size}."
+            )
+        return nn.Identity()
+
     def make_gate(self, width: int, size: int, heads: int) -> nn.Module | None:
         """Return the linear map of the gate; None for a block without such a map."""
-        if self.gate in ("none", "glu"):
+        if self.gate in ("none", "glu", "inner"):
             return None
         if self.low_rank_gate:
             rank = size // heads

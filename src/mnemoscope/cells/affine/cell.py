@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -21,12 +21,12 @@ from mnemoscope.cells.affine.parts import (
     step_state,
     transition,
 )
-from mnemoscope.cells.cell import Cell, Step
+from mnemoscope.cells.cell import Step
 from mnemoscope.cells.fast_path import FastPath, NoFastPath
-from mnemoscope.cells.surroundings import Surroundings
+from mnemoscope.cells.recurrence import Recurrence
 
 
-class AffineCell(Cell):
+class AffineCell(Recurrence):
     """A cell with `S' = A(x) S + B(x)`: `heads` matrices S of keys and values, read by queries.
 
     A family defines one method, `parts`, which turns the features of an input into queries, keys, values, decays and
@@ -54,21 +54,13 @@ class AffineCell(Cell):
     reads_input = True
     called_by_fast_path = frozenset(
         {"parts", "finish", "denominators", "complex_state", "scaled", "convolved", "surroundings", "groups"}
-        | {"for_blocks"}
+        | {"for_blocks", "message"}
     )
     """Members that the fast path uses, so that a subclass may define them and keep it."""
     complex_state = False
     """Whether S is complex."""
     scaled = False
     """Whether S is stored divided by exp(m), where m is a part of the state."""
-    convolved: int = 0
-    """Number of features, the first ones, that the short convolution of a block acts on."""
-    surroundings: ClassVar[Surroundings] = Surroundings()
-    """The parts around the recurrence in its published block."""
-    groups: int = 1
-    """Number of groups of output features that a norm after the gate treats apart."""
-    project: nn.Module
-    """The linear map of the inputs to the features that `parts` takes."""
 
     def __init__(
         self, input_size: int, hidden_size: int, heads: int, keys: int | None = None, values: int | None = None
@@ -91,13 +83,7 @@ class AffineCell(Cell):
         self.values = hidden_size // heads if values is None else values
         self.keys = self.values if keys is None else keys
         check_whole(1, keys=self.keys, values=self.values)
-        self.norm: nn.Module = nn.Identity()
-        """Norm of what is read, over the values of each head; a block sets it."""
-
-    @classmethod
-    def for_blocks(cls, width: int, depth: int, **options: Any) -> list[Any]:
-        """Return the recurrences of `depth` published blocks, whose inputs have `width` features."""
-        return [cls(width, round(cls.surroundings.expand * width), **options) for _ in range(depth)]
+        self.norm = nn.Identity()
 
     def parts(self, features: Float[Tensor, "*batch features"]) -> Parts:
         """Return the parts of the recurrence from the projected inputs, for any leading dimensions."""

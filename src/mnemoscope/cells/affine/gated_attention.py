@@ -101,7 +101,7 @@ class HGRN2(AffineCell):
 
 
 class LowerBounds(nn.Module):
-    """Lower bounds of the forget gates of `depth` layers, which grow with the layer (Qin et al. 2023, section 3).
+    """Lower bounds of the forget gates of `depth` layers, which grow with the layer (Qin et al. 2023).
 
     The softmax of learned numbers over the layers gives the growth from one layer to the next. The bounds of the first
     layer are 0.
