@@ -5,7 +5,7 @@
 Speed: a delta rule with as many values as keys, `S' = (I - k k^T / 2) S + k v^T`, on one sequence of random keys of
 length 1. "linearised" is the route for any network, which forms the Jacobian of the flat state; the signals enter one
 value. "exact" is the route for affine layers. The difference is the largest one of two memory matrices. Times are
-medians of wall seconds on one thread, of repeats that take turns.
+medians of CPU seconds on one thread, of repeats that take turns.
 
 Families: the information about all values written, in units of one write and of the noise, after 400 tokens with 16
 random keys of length 1, mean and standard deviation over 24 heads with different keys. Every token writes its key
@@ -107,7 +107,7 @@ def measure_speed(keys: int, tokens: int, repeats: int) -> Speed:
     work: dict[str, Callable[[], ms.FisherMemory]] = {"exact": partial(ms.fisher_memory, cell, along=xs)}
     if keys <= LINEARISED_UP_TO:
         work["linearised"] = partial(ms.fisher_memory, cell, keys, along=xs)  # the first value
-    seconds, _ = take_turns(work, repeats, warm_up=1)
+    _, seconds = take_turns(work, repeats, warm_up=1)
     difference = None
     if keys <= LINEARISED_UP_TO:
         exact, linearised = work["exact"]().matrix[:, 0], work["linearised"]().matrix
@@ -157,7 +157,7 @@ def table(speeds: list[Speed], held: list[Held]) -> str:
     lines = [
         f"`{command()}`",
         "",
-        "| keys | tokens | exact, s | linearised, s | times as fast | difference |",
+        "| keys | tokens | exact, CPU s | linearised, CPU s | times as fast | difference |",
         "|---|---|---|---|---|---|",
     ]
     for row in speeds:

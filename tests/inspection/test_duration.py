@@ -123,6 +123,22 @@ def test_what_takes_long_is_left_out_with_a_message(monkeypatch):
     assert spans_section(spans, note, "delay").lead == note
 
 
+def test_affine_layers_have_a_section_on_their_operators(monkeypatch):
+    inputs, network = torch.randn(8, 4, 2), ms.networks.blocks(2, 4, "deltanet", depth=2)
+    found = inspect_duration(network, inputs, QUIET, lengths=torch.tensor([8, 8, 5, 8]), wanted=["transitions"].count)
+    assert found.lenses == ["transitions"]
+    assert [layer.name for layer in found.results["transitions"].layers] == ["layers.0", "layers.1"]
+    (section,) = found.sections()
+    assert "layers.1</th>" in section.html.replace(" ", "")
+    assert section.html.count("<svg") == 2
+    (one,) = inspect_duration(ms.networks.gla(2, 4), inputs[:, :1], QUIET, wanted=["transitions"].count).sections()
+    assert "the largest Lyapunov exponent, a head keeps" in one.lead
+    monkeypatch.setattr(cost, "BUDGET", 0)
+    slow = inspect_duration(network, inputs, QUIET, wanted=["transitions"].count)
+    assert "8 steps of these layers take long" in slow.sections()[0].lead
+    assert slow.results == {}
+
+
 def test_the_capacity_of_an_unstable_network_is_explained():
     growing = ms.cells.Elman(1, 2, "linear", Dense.from_matrix(3.0 * torch.eye(2)))
     (section,) = inspect_duration(growing, None, QUIET).sections()

@@ -1,4 +1,4 @@
-"""How long a network remembers: the influence of inputs, and the measured memory capacity."""
+"""How long a network remembers: the influence of inputs, the measured memory capacity, and operators of the state."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE
 from mnemoscope.inspection.cost import HOW_TO_MEASURE, is_quick
 from mnemoscope.inspection.options import InspectionOptions
+from mnemoscope.inspection.transitions import TITLE as TRANSITIONS_TITLE, inspect_transitions, transitions_section
 from mnemoscope.lenses import (
     GradientNorms,
     MeasuredInfluence,
     MemoryCapacity,
+    Transitions,
     measure_influence,
     measure_memory_capacity,
 )
@@ -45,6 +47,7 @@ class Duration:
     gradients: GradientNorms | None = None
     measured_influence: MeasuredInfluence | None = None
     capacity: MemoryCapacity | None = None
+    transitions: Transitions | None = None
     parts: list[Callable[[], Section]] = field(default_factory=list)
     """Functions that draw the sections."""
     lenses: list[str] = field(default_factory=list)
@@ -65,7 +68,12 @@ class Duration:
     @property
     def results(self) -> dict[str, Result]:
         """The results by name."""
-        named = {"gradients": self.gradients, "measured-influence": self.measured_influence, "capacity": self.capacity}
+        named = {
+            "gradients": self.gradients,
+            "measured-influence": self.measured_influence,
+            "capacity": self.capacity,
+            "transitions": self.transitions,
+        }
         return {name: result for name, result in named.items() if result is not None}
 
     def headline(self) -> str:
@@ -85,8 +93,9 @@ def inspect_duration(
 ) -> Duration:
     """Measure the influence of the inputs and the memory capacity of a network that takes sequences time first.
 
-    The capacity of networks with attention or a tape is not measured, since their states are read at many places.
-    The results are added to `found`, if it is given.
+    The capacity of networks with attention or a tape is not measured, since their states are read at many places. If
+    layers are affine in their state, the operators of their steps are computed, too. The results are added to `found`,
+    if it is given.
     """
     found = Duration() if found is None else found
     if inputs is not None and inputs.shape[1] > 1 and wanted("measured-influence"):
@@ -94,6 +103,8 @@ def inspect_duration(
     cell = network.cell if isinstance(network, Model) else network
     if not isinstance(cell, Attentive | TuringMachine) and cell.input_size is not None and wanted("memory-capacity"):
         _add_capacity(found, cell, _encoded(network, inputs), options)
+    if inputs is not None and wanted("transitions"):
+        _add_transitions(found, network, inputs, lengths, options)
     return found
 
 
@@ -154,6 +165,17 @@ def _add_capacity(found: Duration, cell: Cell, encoded: Tensor | None, options: 
         return
     found.capacity = capacity
     found.add("memory-capacity", partial(capacity_section, capacity, feature, strength))
+
+
+def _add_transitions(
+    found: Duration, network: Cell | Model, inputs: Tensor, lengths: Tensor | None, options: InspectionOptions
+) -> None:
+    result = inspect_transitions(network, inputs, lengths, options)
+    if isinstance(result, str):
+        found.explain(TRANSITIONS_TITLE, result)
+    elif result is not None:
+        found.transitions = result
+        found.add("transitions", partial(transitions_section, result))
 
 
 @torch.no_grad()

@@ -37,7 +37,7 @@ from mnemoscope.report.markup import check_report_extra
 Readout = Callable[[Tensor], Tensor]
 Contexts = Mapping[str, Sequence[float] | Tensor] | Sequence[float] | Tensor
 """Constant inputs by name, or one constant input."""
-ON_THE_CELL = ("behaviour", "gradients", "measured-influence", "memory-capacity")
+ON_THE_CELL = ("behaviour", "gradients", "measured-influence", "memory-capacity", "transitions")
 """Lenses that need no fixed points."""
 ON_REQUEST = ("variables",)
 """Lenses that "auto" does not include: for a network without variables they take long and find nothing."""
@@ -78,7 +78,7 @@ def inspect(
         contexts: constant inputs at which to search for fixed points: one, or several by name, such as
             `{"attend colour": [1, 0], "attend motion": [0, 1]}`. Zeros by default.
         lenses: "auto", or the names of the lenses to apply, as `mnemoscope list lenses` prints them: behaviour,
-            gradients, measured-influence, memory-capacity, fixed-points, slow-manifold, spectra, fisher,
+            gradients, measured-influence, memory-capacity, transitions, fixed-points, slow-manifold, spectra, fisher,
             variables.
         name: title of the page.
         options: seed, number of starts, progress bars, and whether to run measurements that take long.
@@ -168,7 +168,7 @@ def _wanted(
     on_points = [lens for lens in lenses if lens not in (*ON_THE_CELL, "fixed-points", *ON_REQUEST)]
     if on_points and "fixed-points" not in lenses:
         raise ValueError(f'The lens {on_points[0]!r} looks at fixed points; add "fixed-points".')
-    for lens in ("behaviour", "measured-influence"):
+    for lens in ("behaviour", "measured-influence", "transitions"):
         if lens in lenses and inputs is None:
             raise ValueError(f'The lens "{lens}" needs inputs.')
     if "gradients" in lenses and targets is None:
@@ -316,6 +316,7 @@ def _collect(
         behaviour=behaviour,
         measured_influence=duration.measured_influence,
         capacity=duration.capacity,
+        transitions=duration.transitions,
         fixed_points=None if mechanism is None else mechanism.fixed_points,
         contexts={} if mechanism is None else mechanism.contexts,
         slow_manifold=None if mechanism is None else mechanism.slow_manifold,

@@ -22,6 +22,7 @@ from mnemoscope.lenses import (
     MemoryCapacity,
     SlowManifold,
     SpanScores,
+    Transitions,
     Variables,
 )
 from mnemoscope.lenses.result import Result
@@ -47,6 +48,8 @@ class Inspection:
     """How much an input changes later outputs and states, if there are inputs."""
     capacity: MemoryCapacity | None = None
     """Measured memory capacity; None for a network with attention or a tape, or if it takes long."""
+    transitions: Transitions | None = None
+    """Operators by which each input changes the state, if there are inputs and layers that are affine in it."""
     fixed_points: FixedPoints | None = None
     """Fixed points in the first context. None for a relational network, a network that attends to its past, and a large
     Turing machine, which has `uniform_fixed_points` instead."""
@@ -75,6 +78,7 @@ class Inspection:
             self.behaviour,
             self.spans,
             self.measured_influence,
+            self.transitions,
             self.fixed_points,
             self.slow_manifold,
             self.uniform_fixed_points,

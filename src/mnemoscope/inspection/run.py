@@ -198,6 +198,7 @@ def _inspection(
         findings |= {
             "measured_influence": duration.measured_influence,
             "capacity": duration.capacity,
+            "transitions": duration.transitions,
             "gradients": duration.gradients,
         }
     content = add_citations(content, lenses, run.config)

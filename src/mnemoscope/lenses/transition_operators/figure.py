@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from mnemoscope.drawing.axes import Figure, new_figure, style_axes
-from mnemoscope.drawing.palette import LIGHT, Colours
+from mnemoscope.drawing.palette import LIGHT, PALETTE, Colours
 from mnemoscope.lenses.transition_operators.actions import ACTIONS
 from mnemoscope.lenses.transition_operators.result import LayerTransitions, Transitions
 
@@ -17,10 +17,11 @@ COLOURS_OF_ACTIONS = {
     "rotate": "marginal",
     "reflect": "saddle-1",
     "erase": "saddle-2",
-    "hold": "inside",
     "fade": "stable",
 }
-"""Names of the colours of the classes of operators; one that holds the state is as pale as the background."""
+"""Names in the palette of the colours of the classes of operators; one that holds the state leaves the background."""
+OPACITY = 0.8
+"""Opacity of the classes; they are pixels, which cannot adapt to a dark page, and so have one colour for all pages."""
 MOST_POINTS = 4000
 """Largest number of eigenvalues in the plane."""
 MOST_LABELS = 48
@@ -46,10 +47,10 @@ def draw_transitions(
     chosen = transitions[layer]
     top, plane, exponents, growth = _panels(figure)
     labels = transitions.labels[sequence] if transitions.labels else ()
-    _draw_tokens(top, chosen, sequence, labels, colours, font_size)
+    _draw_tokens(top, chosen, sequence, labels, colours)
     _draw_plane(plane, chosen, colours)
     _draw_exponents(exponents, chosen, colours)
-    _draw_growth(growth, chosen, colours, font_size)
+    _draw_growth(growth, chosen, colours)
     for axes in (top, plane, exponents, growth):
         style_axes(axes, colours, font_size)
     if labels and len(labels) <= MOST_LABELS:
@@ -69,34 +70,26 @@ def _head_colours(heads: int) -> Any:
     return colormaps["turbo"](np.linspace(0.08, 0.92, heads))
 
 
-def _draw_tokens(
-    axes: Any, layer: LayerTransitions, sequence: int, labels: tuple[str, ...], colours: Colours, font_size: float
-) -> None:
+def _draw_tokens(axes: Any, layer: LayerTransitions, sequence: int, labels: tuple[str, ...], colours: Colours) -> None:
     from matplotlib.colors import to_rgba
     from matplotlib.patches import Patch
 
     steps = int(layer.steps[sequence])
     actions = layer.actions[:steps, sequence].numpy().T  # (heads, time)
-    table = np.array([to_rgba(colours[COLOURS_OF_ACTIONS[name]]) for name in ACTIONS])
-    axes.imshow(table[actions], aspect="auto", interpolation="nearest", origin="lower")
+    table = {name: to_rgba(PALETTE[key][0], OPACITY) for name, key in COLOURS_OF_ACTIONS.items()}
+    table["hold"] = (1.0, 1.0, 1.0, 0.0)
+    pixels = np.array([table[name] for name in ACTIONS])[actions]
+    axes.imshow(pixels, aspect="auto", interpolation="nearest", origin="lower")
     writes = layer.does("write")[:steps, sequence].numpy().T
     if writes.size <= MOST_POINTS:
         rows, columns = np.nonzero(writes)
         axes.scatter(columns, rows, s=7, color=colours["ink"], linewidth=0)
     met = [name for number, name in enumerate(ACTIONS) if (actions == number).any()]
-    handles = [
-        Patch(facecolor=colours[COLOURS_OF_ACTIONS[name]], edgecolor=colours["line"], label=name) for name in met
-    ]
+    handles = [Patch(facecolor=table[name], edgecolor=colours["line"], label=name) for name in met]
     if writes.size <= MOST_POINTS and writes.any():
         handles.append(axes.scatter([], [], s=7, color=colours["ink"], label="writes"))
-    axes.legend(
-        handles=handles,
-        frameon=False,
-        labelcolor=colours["ink"],
-        loc="upper left",
-        bbox_to_anchor=(1, 1.05),
-        handlelength=1.2,
-    )
+    beside = {"loc": "upper left", "bbox_to_anchor": (1, 1.05), "handlelength": 1.2}
+    axes.legend(handles=handles, frameon=False, labelcolor=colours["ink"], **beside)
     axes.set(ylabel="head", title=f"What each step does to the state: {layer.name or layer.family}")
     axes.locator_params(axis="y", integer=True, nbins=8)
     if labels and len(labels) <= MOST_LABELS:
@@ -139,7 +132,7 @@ def _draw_exponents(axes: Any, layer: LayerTransitions, colours: Colours) -> Non
     axes.set(xlabel="index", ylabel="per step", title="Lyapunov exponents")
 
 
-def _draw_growth(axes: Any, layer: LayerTransitions, colours: Colours, font_size: float) -> None:
+def _draw_growth(axes: Any, layer: LayerTransitions, colours: Colours) -> None:
     sizes = layer.sizes.numpy()
     growth, radii = (values.nanmean(1).numpy() for values in (layer.growth, layer.radii))  # (sizes, heads)
     shown = _head_colours(layer.heads) if layer.heads <= MOST_HEADS else [colours["path"]] * layer.heads
@@ -147,11 +140,8 @@ def _draw_growth(axes: Any, layer: LayerTransitions, colours: Colours, font_size
         axes.plot(sizes, growth[:, row], color=colour, linewidth=1.4)
         if layer.structure != "diagonal":
             axes.plot(sizes, radii[:, row], color=colour, linewidth=1, linestyle="dotted")
-    axes.plot([], color=colours["muted"], label="log norm")
-    if layer.structure != "diagonal":
-        axes.plot([], color=colours["muted"], linestyle="dotted", label="log spectral radius")
     axes.axhline(0, color=colours["line"], linewidth=1, zorder=0)
     axes.set_xscale("log", base=2)
     axes.set_xticks(sizes, labels=[str(size) for size in sizes])
-    axes.legend(frameon=False, fontsize=font_size, labelcolor=colours["ink"])
-    axes.set(xlabel="steps of a window", title="Products of operators")
+    label = "log norm" if layer.structure == "diagonal" else "log norm (dotted: radius)"
+    axes.set(xlabel="steps of a window", ylabel=label, title="Products")
