@@ -6,8 +6,8 @@ from torch.nn.functional import mse_loss
 
 import mnemoscope as ms
 from mnemoscope.cells import affine_layers
-from mnemoscope.lenses.influence import value_path
-from mnemoscope.lenses.influence.value_path import value_paths
+from mnemoscope.lenses.exact_influence import value_path
+from mnemoscope.lenses.exact_influence.value_path import value_paths
 from tests.cells.test_affine_cells import CELLS
 from tests.slow import representatives
 

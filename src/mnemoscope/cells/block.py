@@ -12,7 +12,7 @@ from torch.nn.functional import gelu, glu, silu
 
 from mnemoscope.base.array_types import Float
 from mnemoscope.cells.affine.cell import AffineCell
-from mnemoscope.cells.affine.layer import AffineLayer
+from mnemoscope.cells.affine.layer import AffineLayer, LayerInputs
 from mnemoscope.cells.cell import Cell
 from mnemoscope.cells.convolution import compact
 from mnemoscope.cells.fast_path import FastPath, NoFastPath
@@ -134,13 +134,21 @@ class Block(Cell):
     def affine_layers(self, xs: Tensor, state: Any) -> list[AffineLayer]:
         if not isinstance(self.core, AffineCell):
             return []
-        features = self.core.project(self.norm(self.embed(xs)))
-        if self.convolution is None:
-            return [AffineLayer.of(self.core, features, state)]
+        core, convolution = self.core, self.convolution
+
+        def projected(xs: Tensor) -> Tensor:
+            return core.project(self.norm(self.embed(xs)))
+
+        if convolution is None:
+            return [AffineLayer.of(core, projected(xs), state, LayerInputs(xs, projected))]
         register, *inner = state
-        mixed, direct = features.tensor_split([self.core.convolved], dim=-1)
-        mixed, _ = self.convolution.run(mixed, register)
-        return [AffineLayer.of(self.core, torch.cat([mixed, direct], dim=-1), tuple(inner))]
+
+        def convolved(features: Tensor) -> Tensor:
+            mixed, direct = features.tensor_split([core.convolved], dim=-1)
+            return torch.cat([convolution.run(mixed, register)[0], direct], dim=-1)
+
+        inputs = LayerInputs(xs, projected, convolved, register.shape[-1])
+        return [AffineLayer.of(core, convolved(projected(xs)), tuple(inner), inputs)]
 
     def _with_message(self, o: Tensor, features: Tensor) -> Tensor:
         """Return the output of the recurrence and the message to the block above."""

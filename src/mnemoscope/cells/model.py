@@ -6,7 +6,7 @@ from copy import copy
 
 from torch import Tensor, nn
 
-from mnemoscope.base.array_types import Float
+from mnemoscope.base.array_types import Float, Num
 from mnemoscope.cells.adapters import Network, as_cell
 from mnemoscope.cells.cell import Cell
 from mnemoscope.cells.sequence import scan
@@ -59,7 +59,7 @@ class Model(nn.Module):
         return self.readout
 
     def forward(
-        self, inputs: Float[Tensor, "time batch ..."], state: State | None = None
+        self, inputs: Num[Tensor, "time batch ..."], state: State | None = None
     ) -> tuple[Float[Tensor, "time batch output"], State]:
         outputs, state = scan(self.cell, self.encode(inputs), state)
         return self.readout(outputs), state

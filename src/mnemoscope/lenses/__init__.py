@@ -39,6 +39,11 @@ from mnemoscope.lenses.energy import (
     energy_descent as energy_descent,
     energy_surface as energy_surface,
 )
+from mnemoscope.lenses.exact_influence import (
+    Influence as Influence,
+    LayerInfluence as LayerInfluence,
+    influence as influence,
+)
 from mnemoscope.lenses.fisher import (
     FisherMemory as FisherMemory,
     MatrixSystem as MatrixSystem,

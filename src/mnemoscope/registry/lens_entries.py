@@ -15,6 +15,9 @@ FORMER_NAMES = {
 LENSES = """
 behaviour | what a network answers on trials: inputs, targets and outputs, and scores by step, position and delay
     mnemoscope | mnemoscope.lenses:record_behaviour | mnemoscope | behaviour
+influence | how much every past input matters for every output, exactly: value path, full derivative, whole network
+    mnemoscope; Ali et al. 2024; Hutchinson 1990 | mnemoscope.lenses:influence
+    mnemoscope ali2024 hutchinson1990 | behaviour
 measured-influence | how much an input k steps ago changes outputs and states: it is replaced by that of another trial
     mnemoscope | mnemoscope.lenses:measure_influence | mnemoscope | behaviour
 fixed-points | all fixed points, their types and time constants, and whether the set is complete

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from mnemoscope.base.array_types import Bool, Float, Inexact
 from mnemoscope.base.validation import check_whole
-from mnemoscope.cells.affine.layer import AffineLayer
+from mnemoscope.cells.affine.layer import AffineLayer, LayerInputs
 from mnemoscope.cells.affine.parts import (
     AffineState,
     Parts,
@@ -161,7 +161,7 @@ class AffineCell(Recurrence):
         return self.finish(reads, features, scales), ScaledState(S, scales[-1])
 
     def affine_layers(self, xs: Float[Tensor, "time batch inputs"], state: Any) -> list[AffineLayer]:
-        return [AffineLayer.of(self, self.project(xs), state)]
+        return [AffineLayer.of(self, self.project(xs), state, LayerInputs(xs, self.project))]
 
     def jacobian(self, x: Float[Tensor, "batch inputs"], state: Any) -> Float[Tensor, "batch size size"]:
         """Return the matrix of the step: A of each head, for each of its columns."""

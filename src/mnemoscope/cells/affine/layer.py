@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
@@ -21,6 +22,20 @@ class Core(Protocol):
     def finish(self, reads: Tensor, features: Tensor, scale: Tensor | None) -> Tensor: ...
 
     def denominators(self, reads: Tensor, scale: Tensor | None) -> Tensor | None: ...
+
+
+@dataclass(frozen=True)
+class LayerInputs:
+    """The inputs of a layer, and the functions that compute its features from them: `mix(project(xs))`."""
+
+    xs: Float[Tensor, "time batch inputs"]
+    """Inputs before the norm, projection and convolution of the layer."""
+    project: Callable[[Tensor], Tensor]
+    """Acts on each step alone, and takes any leading dimensions."""
+    mix: Callable[[Tensor], Tensor] = lambda projected: projected
+    """Mixes the last steps of projected inputs (time, batch, ...), as a convolution does."""
+    window: int = 1
+    """Number of inputs on which the features of a step depend: that of the step, and those before it."""
 
 
 @dataclass(frozen=True)
@@ -44,13 +59,21 @@ class AffineLayer:
     """S before the first input."""
     scales: Float[Tensor, "time batch heads"] | None = None
     """m after every step, if the state is stored divided by exp(m)."""
+    inputs: LayerInputs | None = None
+    """Where the features come from, if that is known."""
 
     @classmethod
-    def of(cls, core: Core, features: Float[Tensor, "time batch features"], state: tuple[Any, ...]) -> AffineLayer:
+    def of(
+        cls,
+        core: Core,
+        features: Float[Tensor, "time batch features"],
+        state: tuple[Any, ...],
+        inputs: LayerInputs | None = None,
+    ) -> AffineLayer:
         """Return the layer of a core that takes these features from a state of it, (S,) or (S, m)."""
         S, *m = state
         parts, scales = scale_sequence(core.parts(features), m[0]) if m else (core.parts(features), None)
-        return cls("", core, features, parts, S, scales)
+        return cls("", core, features, parts, S, scales, inputs)
 
     def named(self, name: str) -> AffineLayer:
         """Return this layer as part of a layer of that name."""

@@ -117,7 +117,7 @@ def _relative(parts: Parts, log_decays: Tensor, log_writes: Tensor) -> Parts:
     return parts._replace(keys=weights * parts.keys, log_decays=log_decays.unsqueeze(-1), log_writes=None)
 
 
-def step_state(parts: Parts, S: Inexact[Tensor, "batch heads keys values"]) -> Inexact[Tensor, "..."]:
+def step_state(parts: Parts, S: Inexact[Tensor, "*batch heads keys values"]) -> Inexact[Tensor, "..."]:
     """Return the state after one input, micro-step by micro-step, as the formula has it."""
     for part in parts.each():
         S = _carry(part, S) + part.keys.unsqueeze(-1) * part.values.unsqueeze(-2)

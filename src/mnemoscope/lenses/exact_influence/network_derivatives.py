@@ -1,0 +1,169 @@
+"""The influence of inputs through a whole network: derivatives of its outputs by its inputs.
+
+The influences of layers do not multiply, so the network is differentiated as a whole, by one backward pass for each
+output and direction. Copies of the sequences in one batch take many passes at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from math import sqrt
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from mnemoscope.base.array_types import Bool, Float, Int, Num
+from mnemoscope.cells import Cell, Model, scan
+from mnemoscope.cells.pretrained.module_cell import ModuleCell
+
+WORK = {"cpu": 2e11, "cuda": 2e13}
+"""Multiplications and additions up to which every output is differentiated in every direction, some seconds."""
+OVERHEAD = 1e5
+"""Multiplications and additions that take as long as the overhead of one step."""
+DIRECTIONS = 4
+"""Random directions of each output otherwise, for as many outputs as fit."""
+ROOM = 4_000_000
+"""Numbers of inputs and weights of activations that are in memory at a time, roughly."""
+
+
+class ModelPath(NamedTuple):
+    """Squared derivatives of outputs by inputs."""
+
+    energies: Float[Tensor, "batch rows time"]
+    """`|d y_t / d x_s|^2`, the sum over all features of outputs and inputs."""
+    rows: Int[Tensor, " rows"]
+    """The outputs t."""
+    directions: int
+    """Number of random directions of each output; 0 if the numbers are exact."""
+
+    @property
+    def standard_error(self) -> float:
+        """Largest standard error of a number, relative to it: `var |J^T z|^2 <= 2 |J|^4` for random signs z."""
+        return sqrt(2 / self.directions) if self.directions else 0.0
+
+
+def model_path(
+    network: Cell | Model,
+    xs: Num[Tensor, "time batch ..."],
+    mask: Bool[Tensor, "time batch"] | None = None,
+    *,
+    rows: int | None = None,
+    directions: int | None = None,
+    seed: int = 0,
+) -> ModelPath:
+    """Return the squared derivatives of the outputs of a network by its encoded inputs.
+
+    Args:
+        network: a model or a cell, for sequences that are time first.
+        xs: its inputs.
+        mask: False where a sequence has no input.
+        rows: number of outputs, evenly spaced and with the last one; 0 for all. By default all, unless that takes long.
+        directions: number of random directions of each output; 0 for all directions, which is exact. By default exact,
+            unless that takes long.
+        seed: seed of the random directions.
+
+    """
+    runner = _Runner(network)
+    time, batch = xs.shape[:2]
+    size = runner.output_size(xs)
+    passes = runner.passes(xs)
+    if directions is None:
+        directions = 0 if size * (rows or time) <= passes or size <= DIRECTIONS else DIRECTIONS
+    number = directions or size
+    if rows is None:
+        rows = 0 if time * number <= passes else max(2, passes // number)
+    chosen = torch.linspace(0, time - 1, min(rows or time, time)).round().long().unique()
+    generator = torch.Generator().manual_seed(seed)
+    energies = torch.zeros(batch, len(chosen), time, dtype=torch.float64)
+    places = torch.cartesian_prod(torch.arange(batch), torch.arange(len(chosen)), torch.arange(number))
+    for some in places.split(max(1, ROOM // (time * runner.width(xs)))):
+        sequences, outputs, which = some.unbind(1)
+        if directions:
+            seeds = 2.0 * torch.randint(2, (len(some), size), generator=generator) - 1
+        else:
+            seeds = nn.functional.one_hot(which, size).double()
+        keep = None if mask is None else mask[:, sequences.to(mask.device)]
+        squares = runner.squared_gradients(xs[:, sequences.to(xs.device)], keep, chosen[outputs], seeds)
+        energies.index_put_((sequences, outputs), squares.double().cpu(), accumulate=True)
+    energies /= max(directions, 1)
+    later = chosen.unsqueeze(-1) < torch.arange(time)
+    energies.masked_fill_(later, 0.0)
+    if mask is not None:
+        energies.masked_fill_(~mask.T[:, chosen].cpu().unsqueeze(-1), 0.0)
+    return ModelPath(energies, chosen, directions)
+
+
+class _Runner:
+    """Runs a network and differentiates it by its encoded inputs, or by the embeddings that a module looks up."""
+
+    def __init__(self, network: Cell | Model) -> None:
+        self.model = network if isinstance(network, Model) else None
+        self.cell = network.cell if isinstance(network, Model) else network
+
+    def passes(self, xs: Tensor) -> int:
+        """Return how many backward passes of each sequence take some seconds."""
+        weights = sum(weight.numel() for weight in self.cell.parameters())
+        each = xs.shape[0] * xs.shape[1] * (6 * weights + OVERHEAD)
+        return int(WORK["cuda" if xs.device.type == "cuda" else "cpu"] / each)
+
+    def width(self, xs: Tensor) -> int:
+        """Return roughly how many numbers a step keeps for the backward pass."""
+        return max(1, sum(weight.numel() for weight in self.cell.parameters()) // 64 + xs[0, 0].numel())
+
+    @torch.no_grad()
+    def output_size(self, xs: Tensor) -> int:
+        """Return the number of features of an output."""
+        encoded = xs[:1, :1] if self.model is None else self.model.encode(xs[:1, :1])
+        return self._run(encoded, None).shape[-1]
+
+    def squared_gradients(
+        self, xs: Tensor, mask: Tensor | None, steps: Tensor, seeds: Float[Tensor, "copies outputs"]
+    ) -> Float[Tensor, "copies time"]:
+        """Return the squared norms of the gradients of `seeds . y_step`, one for each copy, by all inputs."""
+        copies = torch.arange(len(steps), device=xs.device)
+        encoded = xs if self.model is None else self.model.encode(xs)
+        with torch.enable_grad(), _embeddings(self.cell) as embedded:
+            leaves: list[Tensor] = embedded
+            if encoded.is_floating_point() or encoded.is_complex():
+                encoded = encoded.detach().clone().requires_grad_()
+                leaves = [encoded]
+            outputs = self._run(encoded, mask)
+            if not leaves:
+                raise TypeError(
+                    f"The inputs of {type(self.cell).__name__} are token numbers, and it has no torch.nn.Embedding "
+                    f"that turns them into vectors, by which to differentiate; pass model=False."
+                )
+            chosen = (outputs[steps.to(xs.device), copies] * seeds.to(outputs)).sum()
+            gradients = torch.autograd.grad(chosen, leaves)
+        if leaves[0] is encoded:
+            return gradients[0].abs().square().flatten(2).sum(-1).T
+        # a module looks up whole sequences (batch, time, features), or one token of each, (batch, 1, features)
+        return torch.cat([part.square().sum(-1).reshape(len(copies), -1) for part in gradients], dim=1)
+
+    def _run(self, encoded: Tensor, mask: Tensor | None) -> Tensor:
+        if isinstance(self.cell, ModuleCell) and mask is None:  # in one call instead of steps
+            outputs = self.cell.whole(encoded.transpose(0, 1)).transpose(0, 1)
+        else:
+            outputs = scan(self.cell, encoded, mask=mask)[0]
+        return outputs if self.model is None else self.model.readout(outputs)
+
+
+@contextmanager
+def _embeddings(cell: Cell) -> Generator[list[Tensor]]:
+    """Collect the vectors that a module of another library looks up for its tokens, as leaves of the derivative."""
+    found: list[Tensor] = []
+
+    def detach(_: nn.Module, __: Any, output: Tensor) -> Tensor:
+        leaf = output.detach().requires_grad_()
+        found.append(leaf)
+        return leaf
+
+    tables = [part for part in cell.modules() if isinstance(part, nn.Embedding)][:1]
+    handles = [table.register_forward_hook(detach) for table in tables]
+    try:
+        yield found
+    finally:
+        for handle in handles:
+            handle.remove()

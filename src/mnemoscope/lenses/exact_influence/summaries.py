@@ -1,0 +1,90 @@
+"""Summaries of squared influences `I(t, s)` of the inputs s on the outputs t.
+
+Entries after the end of a short sequence, and those with s > t, are 0. Rows do not sum to 1, since influences are not
+weights of an average.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from mnemoscope.base.array_types import Float, Int
+
+Energies = Float[Tensor, "*batch rows time"]
+"""I(t, s) for some outputs t and all inputs s."""
+
+
+def by_lag(energies: Energies, rows: Int[Tensor, " rows"]) -> Float[Tensor, "*batch rows lags"]:
+    """Return `I(t, t - k)` for the lags k = 0, 1, ...; 0 where there is no such input."""
+    places = rows.unsqueeze(-1) - torch.arange(energies.shape[-1], device=energies.device)
+    lagged = energies.gather(-1, places.clamp_min(0).expand(energies.shape))
+    return lagged.masked_fill(places < 0, 0.0)
+
+
+def lag_curve(
+    energies: Energies, rows: Int[Tensor, " rows"], lengths: Int[Tensor, "*batch"]
+) -> Float[Tensor, "*batch lags"]:
+    """Return the mean of `I(t, t - k)` over the outputs t that have an input k steps before; NaN if none has."""
+    lags = torch.arange(energies.shape[-1], device=energies.device)
+    counted = (rows.unsqueeze(-1) >= lags) & (rows < lengths.unsqueeze(-1)).unsqueeze(-1)  # (*batch, rows, lags)
+    return by_lag(energies, rows).sum(-2) / counted.sum(-2)
+
+
+def half_life(curve: Float[Tensor, "*batch lags"]) -> Float[Tensor, "*batch"]:
+    """Return the first lag at which a curve is below half of its value at lag 0, or the number of all lags.
+
+    >>> half_life(torch.tensor([[8.0, 6.0, 3.0], [1.0, 1.0, 1.0]])).tolist()
+    [2.0, 3.0]
+    """
+    lags = torch.arange(curve.shape[-1], device=curve.device)
+    below = curve.nan_to_num(nan=torch.inf) < curve[..., :1] / 2
+    return torch.where(below, lags, curve.shape[-1]).amin(-1).to(curve.dtype)
+
+
+def windows(
+    energies: Energies, rows: Int[Tensor, " rows"], lengths: Int[Tensor, "*batch"], share: float
+) -> Float[Tensor, "*batch"]:
+    """Return the least number of last inputs that hold a share of the influence on an output, the mean over outputs."""
+    cumulated = by_lag(energies, rows).cumsum(-1)
+    needed = (cumulated < share * cumulated[..., -1:]).sum(-1) + 1
+    return _over_rows(needed.to(energies.dtype), cumulated[..., -1], rows, lengths)
+
+
+def participations(
+    energies: Energies, rows: Int[Tensor, " rows"], lengths: Int[Tensor, "*batch"]
+) -> Float[Tensor, "*batch"]:
+    """Return `(sum_s I)^2 / sum_s I^2`, the number of inputs that share the influence on an output, as a mean."""
+    total = energies.sum(-1)
+    numbers = total.square() / energies.square().sum(-1)
+    return _over_rows(numbers, total, rows, lengths)
+
+
+def retention(energies: Energies, rows: Int[Tensor, " rows"]) -> Float[Tensor, "*batch time"]:
+    """Return the influence of each input on all later outputs, relative to that of an average input at these lags.
+
+    1 is an input that is remembered as well as an average one; NaN for the last input, which has no later output.
+
+    >>> energies = torch.tensor([[1.0, 0, 0], [3.0, 1, 0], [3.0, 1, 1]])
+    >>> retention(energies, torch.arange(3)).tolist()
+    [1.2, 0.5, nan]
+    """
+    time = energies.shape[-1]
+    lags = rows.unsqueeze(-1) - torch.arange(time, device=energies.device)  # (rows, time)
+    full = torch.full(energies.shape[:-2], time, device=energies.device)
+    curve = lag_curve(energies, rows, full).nan_to_num(nan=0.0)
+    usual = curve[..., lags.clamp_min(0)].masked_fill(lags < 1, 0.0).sum(-2)
+    return energies.masked_fill(lags < 1, 0.0).sum(-2) / torch.where(usual > 0, usual, torch.nan)
+
+
+def kept_for(energies: Energies, rows: Int[Tensor, " rows"]) -> Int[Tensor, "*batch time"]:
+    """Return the last lag at which the influence of each input is at least half of its largest."""
+    lags = (rows.unsqueeze(-1) - torch.arange(energies.shape[-1], device=energies.device)).expand(energies.shape)
+    largest = energies.amax(-2, keepdim=True)
+    return lags.masked_fill((energies < largest / 2) | (lags < 0), 0).amax(-2)
+
+
+def _over_rows(values: Tensor, total: Tensor, rows: Tensor, lengths: Tensor) -> Tensor:
+    """Return the mean over the outputs of each sequence that any input influences."""
+    counted = (rows < lengths.unsqueeze(-1)) & (total > 0)
+    return values.masked_fill(~counted, 0.0).sum(-1) / counted.sum(-1)

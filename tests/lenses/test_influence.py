@@ -1,0 +1,247 @@
+"""The influence of past inputs: derivatives of layers and networks, summaries, result and figure."""
+
+import pytest
+import torch
+
+import mnemoscope as ms
+from mnemoscope.cells import Block, affine_layers
+from mnemoscope.cells.affine import MLSTM, GatedDeltaNet, Mamba2
+from mnemoscope.cells.affine.layer import AffineLayer
+from mnemoscope.lenses.exact_influence import network_derivatives
+from mnemoscope.lenses.exact_influence.layer_derivatives import full_path
+from mnemoscope.lenses.exact_influence.network_derivatives import model_path
+from mnemoscope.lenses.exact_influence.summaries import (
+    by_lag,
+    half_life,
+    kept_for,
+    lag_curve,
+    participations,
+    retention,
+    windows,
+)
+from tests.cells.test_affine_cells import CELLS
+from tests.lenses.test_value_paths import reads_as_used, trained
+from tests.slow import representatives
+
+TIME, BATCH = 6, 1
+
+
+def randn(*shape):
+    return torch.randn(*shape, dtype=torch.float64)
+
+
+def full_by_autograd(layer, state):
+    """Return |d o_t / d x_s|^2 of a layer that starts in a state of its core, from the full Jacobian."""
+
+    def reads(xs):
+        features = layer.inputs.mix(layer.inputs.project(xs))
+        used = reads_as_used(AffineLayer.of(layer.core, features, state))
+        return torch.view_as_real(used).flatten(-2) if used.is_complex() else used
+
+    J = torch.autograd.functional.jacobian(reads, layer.inputs.xs)  # batch heads time values, time batch inputs
+    return torch.stack([J[b, ..., b, :] for b in range(J.shape[0])]).square().sum((1, 3, 5))
+
+
+@representatives("lru", "deltaproduct-gated", "mlstm")
+@pytest.mark.parametrize("name", CELLS)
+def test_the_full_influence_of_a_cell_is_its_jacobian(name):
+    cell, xs = trained(name), randn(TIME, BATCH, 3)
+    _, state = ms.scan(cell, randn(2, BATCH, 3))  # from a state that is not 0
+    [layer] = affine_layers(cell, xs, state)
+    found = full_path(layer)
+    assert found.directions == 0
+    assert found.standard_error == 0
+    torch.testing.assert_close(found.energies, full_by_autograd(layer, state), rtol=1e-10, atol=1e-13)
+
+
+@pytest.mark.parametrize("core", [lambda: GatedDeltaNet(3, 4, heads=2), lambda: MLSTM(3, 4)])
+def test_the_full_influence_of_a_block_includes_its_convolution(core):
+    torch.manual_seed(0)
+    block = Block(core(), width=3).double().requires_grad_(False)
+    _, state = ms.scan(block, randn(2, BATCH, 3))
+    [layer] = affine_layers(block, randn(TIME + 3, BATCH, 3), state)
+    expected = full_by_autograd(layer, tuple(getattr(state, name) for name in ("S", "m") if hasattr(state, name)))
+    torch.testing.assert_close(full_path(layer, 0).energies, expected, rtol=1e-10, atol=1e-13)
+    gates_alone = value_part(layer)
+    assert float((expected - gates_alone).clamp_min(0).sum() / expected.sum()) > 0.05  # M is not the whole influence
+
+
+def value_part(layer):
+    """Return the squared derivatives with all parts but the values held."""
+
+    def reads(xs):
+        values = layer.core.parts(layer.inputs.mix(layer.inputs.project(xs))).values
+        moved = layer.parts._replace(values=values)
+        return reads_as_used(AffineLayer("", layer.core, layer.features, moved, layer.start, layer.scales))
+
+    J = torch.autograd.functional.jacobian(reads, layer.inputs.xs)
+    return torch.stack([J[b, ..., b, :] for b in range(J.shape[0])]).square().sum((1, 3, 5))
+
+
+@pytest.mark.parametrize("core", [lambda: Mamba2(3, 4, heads=2, state_size=2), lambda: MLSTM(3, 4)])
+def test_random_directions_are_unbiased_within_their_error(core):
+    torch.manual_seed(1)
+    [layer] = affine_layers(core().double().requires_grad_(False), randn(4, 1, 3))
+    exact, found = full_path(layer, 0).energies, full_path(layer, 60, seed=3)
+    later = exact > 0
+    errors = (found.energies[later] / exact[later] - 1).abs()
+    assert float(errors.max()) < 4 * found.standard_error
+    assert float(errors.mean()) < found.standard_error
+
+
+def test_a_layer_that_does_not_know_its_inputs_is_differentiated_by_its_features():
+    cell = trained("gla")
+    features = randn(TIME, BATCH, cell.project.out_features)
+    layer = AffineLayer.of(cell, features, cell.initial_state(BATCH))
+    by_features = AffineLayer.of(cell, features, cell.initial_state(BATCH), _identity(features))
+    expected = full_by_autograd(by_features, cell.initial_state(BATCH))
+    torch.testing.assert_close(full_path(layer).energies, expected, rtol=1e-10, atol=1e-13)
+
+
+def _identity(features):
+    return ms.cells.affine.layer.LayerInputs(features, lambda xs: xs)
+
+
+def network_by_autograd(model, encoded):
+    def outputs(xs):
+        return model.readout(ms.scan(model.cell, xs)[0]).transpose(0, 1)
+
+    J = torch.autograd.functional.jacobian(outputs, encoded)  # batch time outputs, time batch inputs
+    return torch.stack([J[b, :, :, :, b] for b in range(J.shape[0])]).square().sum((2, 4))
+
+
+@pytest.fixture(scope="module")
+def model():
+    torch.manual_seed(0)
+    cell = ms.networks.blocks(3, 4, "gated-deltanet", depth=2, heads=2, key_size=2)
+    return ms.Model(cell, 2, encode=torch.nn.Embedding(5, 3)).double().requires_grad_(False)
+
+
+def test_the_influence_through_a_network_is_its_jacobian(model, monkeypatch):
+    tokens = torch.randint(5, (TIME, BATCH))
+    expected = network_by_autograd(model, model.encode(tokens))
+    found = model_path(model, tokens)
+    torch.testing.assert_close(found.energies, expected, rtol=1e-10, atol=1e-13)
+    some = model_path(model, tokens, rows=3)
+    torch.testing.assert_close(some.energies, expected[:, some.rows])
+    monkeypatch.setattr(network_derivatives, "ROOM", 1)  # one pass at a time
+    random = model_path(model, tokens, directions=12, rows=2)
+    assert random.standard_error == pytest.approx((2 / 12) ** 0.5)
+    assert float((random.energies.sum() / expected[:, random.rows].sum() - 1).abs()) < random.standard_error
+
+
+def test_a_long_input_takes_some_outputs_and_random_directions(model, monkeypatch):
+    monkeypatch.setattr(network_derivatives, "WORK", {"cpu": 1.0})
+    monkeypatch.setattr(network_derivatives, "DIRECTIONS", 1)
+    found = model_path(model, torch.randint(5, (TIME, BATCH)))
+    assert (found.rows.tolist(), found.directions) == ([0, TIME - 1], 1)
+
+
+def test_token_numbers_without_an_embedding_are_refused():
+    class Lookup(ms.cells.Cell):
+        """Adds rows of a matrix to its state."""
+
+        rows = torch.nn.Parameter(torch.eye(5, 2))
+
+        def initial_state(self, batch):
+            return torch.zeros(batch, 2)
+
+        def forward(self, x, state):
+            return state + self.rows[x]
+
+    with pytest.raises(TypeError, match="pass model=False"):
+        model_path(Lookup(), torch.randint(5, (TIME, BATCH)))
+
+
+# --- summaries --------------------------------------------------------------------------------------------------------
+
+ENERGIES = torch.tensor([[1.0, 0, 0], [4, 2, 0], [0, 6, 3]])
+ROWS = torch.arange(3)
+
+
+def test_summaries_of_a_small_matrix():
+    length = torch.tensor(3)
+    assert by_lag(ENERGIES, ROWS).tolist() == [[1, 0, 0], [2, 4, 0], [3, 6, 0]]
+    assert lag_curve(ENERGIES, ROWS, length).tolist() == [2, 5, 0]
+    assert half_life(torch.tensor([2.0, 5, 0.9])).item() == 2
+    assert half_life(torch.tensor([2.0, 5, torch.nan])).item() == 3  # a lag that is not known is not below
+    assert windows(ENERGIES, ROWS, length, 0.9).item() == pytest.approx(5 / 3)
+    assert participations(ENERGIES, ROWS, length).item() == pytest.approx((1 + 36 / 20 + 81 / 45) / 3)
+    assert kept_for(ENERGIES, ROWS).tolist() == [1, 1, 0]
+    assert retention(ENERGIES, ROWS)[:2].tolist() == pytest.approx([4 / 5, 6 / 5])
+    assert retention(ENERGIES, ROWS)[2].isnan()
+
+
+def test_summaries_of_a_short_sequence_and_of_some_outputs_count_what_exists():
+    short = ENERGIES.clone()
+    short[2] = 0
+    both, lengths = torch.stack([ENERGIES, short]), torch.tensor([3, 2])
+    curves = lag_curve(both, ROWS, lengths)
+    assert curves[1, :2].tolist() == [1.5, 4]
+    assert curves[1, 2].isnan()
+    assert windows(both, ROWS, lengths, 0.9)[1].item() == 1.5
+    last = torch.tensor([2])
+    assert lag_curve(ENERGIES[2:], last, torch.tensor(3)).tolist() == [3, 6, 0]
+
+
+# --- the lens ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_lens_summarises_layers_and_network(model, tmp_path):
+    tokens, labels = torch.randint(5, (TIME, 3)), list("abcdef")
+    found = ms.influence(model, tokens, labels=labels, lengths=[6, 4, 5])
+    assert [layer.heads for layer in found.layers] == [2, 2]
+    for layer, part in zip(affine_layers(model, tokens), found.layers, strict=True):
+        energies = ms.lenses.exact_influence.value_paths(layer).energies()
+        torch.testing.assert_close(part.value, energies[0].sum(0).float())
+        assert part.full.shape == (TIME, TIME)
+        assert part.full_error == 0
+        torch.testing.assert_close(part.state_norms, layer.states()[:, 0].flatten(1).norm(dim=1))
+        assert part.value_curves[1].isnan().tolist() == [False] * 4 + [True] * 2
+    torch.testing.assert_close(found.model, model_path(model, tokens).energies[0].float())
+    text = found.summary()
+    assert "are not part of this path" in text
+    assert "95% interval" in text
+    assert f"{found.label(found.best_kept[0])!r} at {found.best_kept[0]}" in text
+    found.save(tmp_path / "influence.safetensors")
+    assert ms.Influence.load(tmp_path / "influence.safetensors").summary() == text
+    assert len(found.figure().axes) == 4
+
+
+def test_the_value_path_alone_and_long_sequences(monkeypatch):
+    from mnemoscope.lenses.exact_influence import lens
+
+    monkeypatch.setattr(lens, "CELLS", 3)
+    monkeypatch.setattr(lens, "ROOM", 40)  # one head of one sequence at a time
+    cell = trained("mlstm")
+    found = ms.influence(cell, randn(5, 2, 3), full=False, model=False)
+    assert found.cell == 2
+    assert found.layers[0].value.shape == (3, 3)
+    assert found.model is None
+    assert "step" in found.summary()
+    assert "Through the whole network" not in found.summary()
+    assert len(found.figure().axes) == 4
+    whole = affine_layers(cell, torch.zeros(5, 2, 3, dtype=torch.float64))[0]
+    assert found.layers[0].head_half_lives.shape == (2, whole.start.shape[1])
+
+
+def test_estimates_state_their_error(model):
+    found = ms.influence(model, torch.randint(5, (TIME, 1)), directions=8, rows=2)
+    assert found.model_error == 0.5
+    assert "standard error of a single influence is at most 50%" in found.summary()
+    assert "standard error of a single influence is at most 100%" in found.summary()
+    assert "interval" not in found.summary()  # of one sequence
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"share": 1.0}, "share must be between 0 and 1"), ({"directions": -1}, "directions"), ({"rows": -1}, "rows")],
+)
+def test_impossible_settings_are_refused(model, options, message):
+    with pytest.raises(ValueError, match=message):
+        ms.influence(model, torch.randint(5, (TIME, 1)), **options)
+
+
+def test_a_network_without_affine_layers_is_refused():
+    with pytest.raises(TypeError, match="measure_influence"):
+        ms.influence(torch.nn.GRU(3, 4), torch.randn(TIME, 2, 3))
