@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import torch
 
@@ -62,7 +63,7 @@ def main() -> None:
 def block(family: str) -> torch.nn.Module:
     """Return one block with 8 heads of 64."""
     torch.manual_seed(0)
-    options = {} if family == "mamba" else {"heads": HEADS}
+    options: dict[str, Any] = {} if family == "mamba" else {"heads": HEADS}
     if family == "mamba2":
         options["state_size"] = 64
     if family == "gated-deltanet":

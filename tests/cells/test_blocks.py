@@ -7,7 +7,7 @@ from torch.nn.functional import conv1d, gelu, glu, silu
 import mnemoscope as ms
 from mnemoscope import registry
 from mnemoscope.cells import SLSTM, Block, Surroundings
-from mnemoscope.cells.affine import GLA, LRU, GatedDeltaNet, Mamba2
+from mnemoscope.cells.affine import GLA, LRU, S5, GatedDeltaNet, Mamba2
 from mnemoscope.cells.convolution import ShortConvolution
 from mnemoscope.cells.recurrence import Recurrence
 from mnemoscope.cells.state import leaves, map_state
@@ -86,10 +86,12 @@ def test_a_block_is_the_published_one():
 
 @torch.no_grad()
 def test_gated_linear_units_follow_a_state_space_model():
-    core = LRU(4, 4)
-    block, xs = Block(core, width=4).double(), randn(7, 2, 4)
-    o, _ = ms.scan(core, block.norm(xs))
-    close(ms.scan(block, xs)[0], xs + glu(block.out(gelu(o))))
+    xs = randn(7, 2, 4)
+    for core in (LRU(4, 4).double(), S5(4, 4).double()):
+        block = Block(core, width=4).double()
+        y = gelu(ms.scan(core, block.norm(xs))[0])
+        gated = glu(block.out(y)) if isinstance(core, LRU) else y * torch.sigmoid(block.out(y))
+        close(ms.scan(block, xs)[0], xs + gated)
 
 
 def test_the_jacobian_of_a_block_is_the_derivative():

@@ -1,11 +1,14 @@
 """Blocks of xLSTM and RWKV-7, compared with their publications, written out for whole sequences."""
 
+from functools import partial
+
 import pytest
 import torch
-from torch.nn.functional import conv1d, group_norm, layer_norm, pad, silu
+from torch.nn.functional import conv1d, gelu, group_norm, layer_norm, pad, silu
 
 import mnemoscope as ms
 from mnemoscope.cells.convolution import Delay
+from mnemoscope.cells.feed_forward import ChannelMixing, FeedForward
 from mnemoscope.networks import blocks
 
 ROUNDING = {"rtol": 1e-11, "atol": 1e-12}  # float64, six steps
@@ -15,10 +18,10 @@ def randn(*shape):
     return torch.randn(*shape, dtype=torch.float64)
 
 
-def network_of(family, depth):
+def network_of(family, depth, **options):
     """Return blocks with two heads in float64, with every weight random."""
     torch.manual_seed(1)
-    network = blocks(3, 8, family, depth=depth, heads=2).double()
+    network = blocks(3, 8, family, depth=depth, heads=2, **options).double()
     for parameter in network.parameters():
         torch.nn.init.normal_(parameter, std=0.4)
     return network
@@ -111,18 +114,65 @@ def time_mixing(block, x, v_first):
     return block.out((normed_heads(core.norm, o) + direct) * gate), v_first
 
 
+def channel_mixing(layer, x):
+    n = layer.norm(x)
+    last = pad(n, (0, 0, 1, 0))[:-1]
+    return torch.relu((n + (last - n) * layer.mix) @ layer.key.weight.T) ** 2 @ layer.value.weight.T
+
+
+@pytest.mark.parametrize("feed_forward", [False, True])
 @torch.no_grad()
-def test_the_blocks_of_rwkv7_are_the_published_ones():
+def test_the_blocks_of_rwkv7_are_the_published_ones(feed_forward):
     """Compute the outputs of three blocks, of which the upper ones mix their values with those of the first."""
-    network, xs = network_of("rwkv7", 3), randn(6, 1, 3)
+    network, xs = network_of("rwkv7", 3, feed_forward=feed_forward), randn(6, 1, 3)
     linear, norm = network.layers[0].embed
     x, v_first = norm(linear(xs[:, 0])), None
-    for block in network.layers:
-        norm = block.norm.norm if block.core.received else block.norm
-        o, v_first = time_mixing(block, norm(x), v_first)
+    for layer in network.layers:
+        if isinstance(layer, ChannelMixing):
+            x = x + channel_mixing(layer, x)
+            continue
+        norm = layer.norm.norm if layer.core.received else layer.norm
+        o, v_first = time_mixing(layer, norm(x), v_first)
         x = x + o
-    torch.testing.assert_close(ms.scan(network, xs)[0][:, 0], block.last(x), **ROUNDING)
-    assert [layer.output_features for layer in network.layers] == [16, 16, 8]
+    torch.testing.assert_close(ms.scan(network, xs)[0][:, 0], layer.last(x), **ROUNDING)
+    assert network.layers[0].output_features == 16
+    assert network.layers[-1].output_features == 8
+
+
+@torch.no_grad()
+def test_feed_forward_layers_are_the_published_ones():
+    inner = {"gla": (silu, 21), "slstm": (gelu, 11), "rg-lru": (partial(gelu, approximate="tanh"), 24)}
+    for family, (function, size) in inner.items():
+        (block,) = blocks(3, 8, family, depth=1, feed_forward=True).double().layers
+        norm, layer = block.feed_forward
+        W_1, W_3 = layer.up.weight.split([size, size])
+        b_1, b_3 = (0, 0) if layer.up.bias is None else layer.up.bias.split([size, size])
+        y = randn(5, 8)
+        u = norm(y)
+        expected = layer.down(function(u @ W_1.T + b_1) * (u @ W_3.T + b_3))
+        torch.testing.assert_close(block.feed_forward(y), expected, **ROUNDING)
+        xs = randn(4, 2, 3)
+        outputs = ms.scan(block, xs)[0]
+        block.feed_forward, last, block.last = None, block.last, torch.nn.Identity()
+        y = ms.scan(block, xs)[0]
+        torch.testing.assert_close(outputs, last(y + layer(norm(y))), **ROUNDING)
+    layer = FeedForward(8, "gelu", 16).double()
+    torch.testing.assert_close(layer(y), gelu(y @ layer.up.weight.T) @ layer.down.weight.T)
+    with pytest.raises(ValueError, match="put a layer ChannelMixing after the block"):
+        ms.cells.Block(ms.networks.rwkv7(8, 8), width=8, feed_forward=True)
+
+
+def test_a_channel_mixing_is_the_same_by_loop_and_at_once():
+    layer, xs = ChannelMixing(4, 0.5, message=2).double(), randn(7, 2, 6).requires_grad_()
+    state = layer.initial_state(2)._replace(conv=randn(2, 4, 2))
+    mask = torch.tensor([[1, 1, 1, 0, 1, 1, 0], [0, 1, 0, 0, 1, 0, 0]], dtype=torch.bool).T
+    for given in (None, mask):
+        found = []
+        for backend in ("loop", "fused"):
+            outputs, last = ms.scan(layer, xs, state, mask=given, backend=backend)
+            found.append((outputs, last.conv, *torch.autograd.grad(outputs.square().sum(), [xs, *layer.parameters()])))
+        for one, other in zip(*found, strict=True):
+            torch.testing.assert_close(one, other, **ROUNDING)
 
 
 def test_a_delay_returns_the_last_input():

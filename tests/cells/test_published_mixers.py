@@ -10,6 +10,7 @@ from torch import nn
 import mnemoscope as ms
 from mnemoscope.cells import SLSTM, Block, Surroundings
 from mnemoscope.cells.affine import KDA, MLSTM, RGLRU, GatedDeltaNet, Mamba, Mamba2, MinGRU, MinLSTM
+from mnemoscope.cells.feed_forward import FeedForward
 from mnemoscope.cells.pretrained.pure_step import PureStep
 from tests.cells.tiny_models import MIXERS, causal_model
 
@@ -138,6 +139,21 @@ def mlstm():
     core.norm.weight.copy_(mixer.multihead_norm.weight.view(2, 8))
     core.norm.eps = mixer.multihead_norm.eps
     return mixer, block
+
+
+@pytest.mark.skipif(find_spec("transformers") is None, reason="pip install 'mnemoscope[hf]'")
+@pytest.mark.xdist_group("transformers")
+@torch.no_grad()
+def test_a_feed_forward_layer_with_the_weights_of_griffin_computes_its_outputs():
+    torch.manual_seed(1)
+    mlp = causal_model("recurrent-gemma").double().get_submodule("model.layers.0.mlp_block")
+    around = RGLRU.surroundings
+    layer = FeedForward(16, around.feed_forward, mlp.intermediate_size, around.bias).double()
+    layer.up.weight.copy_(torch.cat([mlp.gate_proj.weight, mlp.up_proj.weight]))
+    layer.up.bias.copy_(torch.cat([mlp.gate_proj.bias.normal_(), mlp.up_proj.bias.normal_()]))
+    layer.down.load_state_dict(mlp.down_proj.state_dict())
+    xs = torch.randn(5, 16, dtype=torch.float64)
+    assert (layer(xs) - mlp(xs)).abs().max() < EXACT
 
 
 FAMILIES = [mamba, mambapy, mamba2, gated_deltanet, kda, rg_lru, mlstm]

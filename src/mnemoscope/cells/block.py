@@ -35,6 +35,8 @@ class Block(Cell):
         surroundings: what is around the recurrence; by default `core.surroundings`, as published.
         input_size: number of input features, if they are not the outputs of another block; W_e is the identity if None.
         last: whether a norm follows the residual connection, as after the last layer.
+        feed_forward: whether a feed-forward layer follows the residual connection, with its own norm and residual
+            connection. That of RWKV-7 has a state, and is a layer after the block (`ChannelMixing`).
 
     >>> from mnemoscope.cells.affine import GatedDeltaNet
     >>> block = Block(GatedDeltaNet(6, 8, heads=2), width=6, input_size=3)
@@ -53,6 +55,7 @@ class Block(Cell):
         surroundings: Surroundings | None = None,
         input_size: int | None = None,
         last: bool = False,
+        feed_forward: bool = False,
     ) -> None:
         super().__init__()
         if core.input_size != width + core.received:
@@ -70,6 +73,7 @@ class Block(Cell):
         self.gate = around.make_gate(width, core.hidden_size, core.heads)
         self.gated_norm = around.make_last_norm(core.hidden_size, core.groups)
         self.out = around.make_projection(core.hidden_size, width)
+        self.feed_forward = around.make_feed_forward(width) if feed_forward else None
         self.last = around.make_input_norm(width) if last else nn.Identity()
 
     @property
@@ -157,12 +161,19 @@ class Block(Cell):
     def _surround(self, e: Float[Tensor, "*batch inputs"], o: Float[Tensor, "*batch features"]) -> Tensor:
         """Return the output of the block from its embedded input and the output of the recurrence with its message."""
         o, message = o.tensor_split([self.core.hidden_size], dim=-1)
+        y = e[..., : self.width] + self._projected(e, o)
+        y = self.last(y if self.feed_forward is None else y + self.feed_forward(y))
+        return torch.cat([y, message], dim=-1) if self.core.passed else y
+
+    def _projected(self, e: Tensor, o: Tensor) -> Float[Tensor, "*batch width"]:
+        """Return the output of the recurrence after gate, norm and projection."""
         kind = self.surroundings.gate
+        if kind in ("glu", "half glu"):
+            o = gelu(o)
+            return glu(self.out(o)) if kind == "glu" else o * torch.sigmoid(self.out(o))
         if self.gate is not None:
             o = o * _GATES[kind](self.gate(self.norm(e)))
-        o = self.out(gelu(o) if kind == "glu" else self.gated_norm(o))
-        y = self.last(e[..., : self.width] + (glu(o) if kind == "glu" else o))
-        return torch.cat([y, message], dim=-1) if self.core.passed else y
+        return self.out(self.gated_norm(o))
 
     def _inner(self, fields: list[Tensor]) -> Any:
         return type(self.core.initial_state(0))(*fields)

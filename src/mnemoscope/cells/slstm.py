@@ -43,7 +43,13 @@ class SLSTM(Recurrence):
     """
 
     surroundings: ClassVar[Surroundings] = Surroundings(
-        input_norm="layer", convolution=4, norm="layer", norm_bias=False, projection=False
+        input_norm="layer",
+        convolution=4,
+        norm="layer",
+        norm_bias=False,
+        projection=False,
+        feed_forward="geglu",
+        inner=4 / 3,
     )
 
     def __init__(

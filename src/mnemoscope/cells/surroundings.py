@@ -9,6 +9,7 @@ from typing import Literal
 from torch import nn
 
 from mnemoscope.cells.convolution import Delay, ShortConvolution
+from mnemoscope.cells.feed_forward import FeedForward
 from mnemoscope.cells.norms import GroupedRMSNorm, HeadNorm
 
 
@@ -37,9 +38,10 @@ class Surroundings:
     """Whether layer norms have biases."""
     eps: float = 1e-5
     """Number that the norm of the reads adds to the variance."""
-    gate: Literal["none", "silu", "sigmoid", "gelu", "glu", "inner"] = "none"
-    """Function of a linear map of the block's input, by which the output of the recurrence is multiplied; "glu" takes
-    GELU of the output and makes the output projection a gated linear unit; "inner" is a gate inside the recurrence."""
+    gate: Literal["none", "silu", "sigmoid", "gelu", "glu", "half glu", "inner"] = "none"
+    """Function of a linear map of the block's input, by which the output of the recurrence is multiplied. "glu" takes
+    GELU of the output, y, and makes the output projection W a gated linear unit; "half glu" is `y * sigmoid(W y)`;
+    "inner" is a gate inside the recurrence."""
     low_rank_gate: bool = False
     """Whether the map of the gate is a product of two, with as many features between them as a head has values."""
     projection: bool = True
@@ -48,10 +50,14 @@ class Surroundings:
     """Whether the gate and the output projection have biases."""
     expand: float = 1.0
     """Features of the recurrence for each feature of the block."""
+    feed_forward: Literal["swiglu", "geglu", "tanh geglu", "gelu", "channel mixing"] = "swiglu"
+    """Feed-forward layer after the recurrence, if one is wanted (`FeedForward`, `ChannelMixing`)."""
+    inner: float = 8 / 3
+    """Inner features of the feed-forward layer for each feature of the block."""
 
     def __str__(self) -> str:
         """Describe the parts in the order of the computation."""
-        gates = {"glu": "GELU and gated linear unit", "none": ""}
+        gates = {"glu": "GELU and gated linear unit", "half glu": "GELU and half a gated linear unit", "none": ""}
         gate = gates.get(self.gate, f"{self.gate} gate{' of low rank' * self.low_rank_gate}")
         norms = {"rms": "RMS norm of each head", "layer": "layer norm of each head"}
         parts = [
@@ -103,9 +109,16 @@ class Surroundings:
             )
         return nn.Identity()
 
+    def make_feed_forward(self, width: int) -> nn.Module:
+        """Return the norm and the feed-forward layer after the recurrence."""
+        if self.feed_forward == "channel mixing":
+            raise ValueError("Channel mixing has a state: put a layer ChannelMixing after the block instead.")
+        layer = FeedForward(width, self.feed_forward, round(self.inner * width), self.bias)
+        return nn.Sequential(self.make_input_norm(width), layer)
+
     def make_gate(self, width: int, size: int, heads: int) -> nn.Module | None:
         """Return the linear map of the gate; None for a block without such a map."""
-        if self.gate in ("none", "glu", "inner"):
+        if self.gate in ("none", "glu", "half glu", "inner"):
             return None
         if self.low_rank_gate:
             rank = size // heads

@@ -7,6 +7,7 @@ from typing import Any
 from mnemoscope.base.validation import check_whole
 from mnemoscope.cells import SLSTM, Block, Stack
 from mnemoscope.cells.affine import AffineCell
+from mnemoscope.cells.feed_forward import ChannelMixing
 from mnemoscope.config.options import checked_options
 from mnemoscope.registry import cells
 
@@ -21,6 +22,7 @@ def blocks(
     state_size: int | None = None,
     factors: int | None = None,
     beta_max: float | None = None,
+    feed_forward: bool = False,
 ) -> Stack:
     """Return `depth` blocks of a family: norm, recurrence with short convolution, gate, norm, projection, residual.
 
@@ -38,6 +40,8 @@ def blocks(
         state_size: size of the state of a state-space model.
         factors: number of delta rules per input in "deltaproduct".
         beta_max: largest beta of a delta rule.
+        feed_forward: whether a feed-forward layer follows every recurrence: that of the family's publication, or SwiGLU
+            with 8/3 w inner features if it has none.
 
     >>> network = blocks(3, 16, "mamba2", depth=2, heads=4, state_size=8)
     >>> [layer.initial_state(1).S.shape for layer in network.layers]
@@ -52,10 +56,13 @@ def blocks(
     given = {"heads": heads, "key_size": key_size, "state_size": state_size, "factors": factors, "beta_max": beta_max}
     given = {name: value for name, value in given.items() if value is not None}
     options: dict[str, Any] = checked_options(core, f"family {family!r}", given, ("input_size", "hidden_size"))
-    cores = core.for_blocks(hidden_size, depth, **options)
-    return Stack(
-        [
-            Block(each, hidden_size, input_size=None if level else input_size, last=level == depth - 1)
-            for level, each in enumerate(cores)
-        ]
-    )
+    cores, layers = core.for_blocks(hidden_size, depth, **options), []
+    mixing = feed_forward and core.surroundings.feed_forward == "channel mixing"
+    for level, each in enumerate(cores):
+        source, last = None if level else input_size, level == depth - 1
+        layers.append(
+            Block(each, hidden_size, None, source, last and not mixing, feed_forward=feed_forward and not mixing)
+        )
+        if mixing:
+            layers.append(ChannelMixing(hidden_size, 1 - level / depth, each.passed, last))
+    return Stack(layers)

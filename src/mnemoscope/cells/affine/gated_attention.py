@@ -133,7 +133,7 @@ class RetNet(AffineCell):
     torch.Size([5, 2, 2, 8])
     """
 
-    surroundings = Surroundings(input_norm="layer", norm="layer", gate="silu", expand=2)
+    surroundings = Surroundings(input_norm="layer", norm="layer", gate="silu", expand=2, feed_forward="gelu", inner=2)
     complex_state = True
 
     def __init__(self, input_size: int, hidden_size: int, heads: int = 1, key_size: int | None = None) -> None:

@@ -35,7 +35,7 @@ class _MinimalCell(_VectorCell):
     With `positive` the values are `n + 1/2` where n >= 0 and sigmoid(n) elsewhere, as in the version in log space.
     """
 
-    surroundings = Surroundings(convolution=4)
+    surroundings = Surroundings(convolution=4, feed_forward="gelu", inner=4)
 
     def __init__(self, input_size: int, hidden_size: int, features: int, positive: bool) -> None:
         super().__init__(input_size, hidden_size, features, convolved=0)
@@ -106,7 +106,7 @@ class RGLRU(_VectorCell):
     torch.Size([4, 16, 1, 1])
     """
 
-    surroundings = Surroundings(convolution=4, gate="gelu", bias=True, expand=4 / 3)
+    surroundings = Surroundings(convolution=4, gate="gelu", bias=True, expand=4 / 3, feed_forward="tanh geglu", inner=3)
 
     def __init__(self, input_size: int, hidden_size: int, gate_blocks: int = 1) -> None:
         super().__init__(input_size, hidden_size, hidden_size, hidden_size)

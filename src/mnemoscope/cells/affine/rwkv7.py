@@ -38,6 +38,7 @@ class RWKV7(AffineCell):
         eps=64e-5,
         gate="inner",
         low_rank_gate=True,
+        feed_forward="channel mixing",
     )
 
     def __init__(self, input_size: int, hidden_size: int, heads: int = 1, rank: int = 32) -> None:

@@ -163,6 +163,8 @@ class S5(_ComplexVector):
     torch.Size([4, 8, 1, 1])
     """
 
+    surroundings = Surroundings(input_norm="layer", gate="half glu", bias=True)
+
     def __init__(self, input_size: int, hidden_size: int, state_size: int | None = None) -> None:
         size = hidden_size + hidden_size % 2 if state_size is None else state_size
         units = _number_of_pairs(size)
