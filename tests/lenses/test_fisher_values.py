@@ -1,6 +1,8 @@
 """Fisher memory of affine layers about their values: brute force, the dense route, and facts about families."""
 
+import json
 from math import log
+from pathlib import Path
 
 import pytest
 import torch
@@ -200,3 +202,16 @@ def test_wrong_arguments_are_named():
 def test_stacks_without_affine_layers_are_linearised():
     network = Stack([ms.cells.GRU(1, 2), ms.cells.GRU(2, 2)]).double()
     assert ms.fisher_memory(network, along=random(4, 2, 1)).curve.shape == (2, 4)
+
+
+def test_the_page_has_the_numbers_of_the_benchmark():
+    root = Path(__file__).parents[2]
+    page = " ".join((root / "docs" / "memory.md").read_text().split())
+    measured = json.loads((root / "benchmarks" / "results" / "affine_memory.json").read_text())
+    for row in measured["families"]:
+        assert f"| {row['family']} | {row['mean']:.2f} ± {row['std']:.2f} | {row['half']:.0f} writes |" in page
+    rows = {(row["keys"], row["tokens"]): row for row in measured["speed"]}
+    both, alone = rows[16, 400], rows[64, 400]
+    assert f"takes {both['exact_s']:.2f} instead of {both['linearised_s']:.2f} s for 16 keys and 16 values" in page
+    assert f"over 400 tokens, and {alone['exact_s']:.2f} s for 64 keys" in page
+    assert all(row["difference"] is None or row["difference"] < 1e-13 for row in measured["speed"])

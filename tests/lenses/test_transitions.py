@@ -122,6 +122,10 @@ def test_planted_operators_are_named():
     assert layer.eigenvalues[0, 0, 0].tolist() == [-1, 1]
     assert layer.does("write")[:, 0, 0].tolist() == [True, False, True, True, False]
     assert result.by_label()["wipe"] == {**dict.fromkeys(ACTIONS, 0.0), "erase": 1.0, "write": 1.0}
+    assert result.most("write", number=2) == [("flip", 1.0), ("wipe", 1.0)]
+    assert result.most("rotate") == []
+    with pytest.raises(ValueError, match="action must be one of reset"):
+        result.most("dance")
     assert layer.kept[1].item() == 1
     assert torch.isnan(layer.kept[0]).all()  # there was no state to keep
     assert layer.exponents[0, 0, 1].item() == -inf  # beta = 1 loses a direction for good
@@ -196,6 +200,10 @@ def test_short_sequences_have_the_results_that_they_have_alone():
     torch.testing.assert_close(both.products[1:], alone.products)
     torch.testing.assert_close(both.growth[:3, 1:], alone.growth)
     assert torch.isnan(both.growth[3, 1]).all()
+    mean, low, high = both.mean_growth
+    torch.testing.assert_close(mean[:3], both.growth[:3].mean(1))
+    torch.testing.assert_close(mean[3], both.growth[3, 0])  # only one sequence is as long
+    assert ((low <= mean + 1e-12) & (mean <= high + 1e-12)).all()
     # the first directions are drawn for the whole batch, so that only the sum, log |det A|, is the same
     torch.testing.assert_close(both.exponents[1:].sum(-1), alone.exponents.sum(-1))
     gated = cell_of("gla")

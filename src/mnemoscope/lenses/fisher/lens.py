@@ -107,7 +107,7 @@ def fisher_memory(
     >>> torch.allclose(memory.curve[0], ms.fisher_memory(V, U[:, 1], lags=30, horizon=30).curve)
     True
 
-    The memory of a delta rule about its values, in units of one write; recurrences of normal operators hold 1:
+    The memory of two recurrences about their values, in units of one write; that of a decay shared by all keys is 1:
 
     >>> xs = torch.randn(50, 4, 3)
     >>> for cell in ms.networks.mamba2(3, 16), ms.networks.deltanet(3, 16):

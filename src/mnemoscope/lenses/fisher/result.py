@@ -127,8 +127,8 @@ class FisherMemory(Result):
     def remaining(self) -> Float[Tensor, "*batch lags"]:
         """Share of a signal's input information that is left; NaN where that was 0.
 
-        About values it is J in units of the energy of each write; its sum over all lags is at most the number of keys,
-        times that of micro-steps, and 1 for a recurrence of normal operators without an end.
+        About values it is J in units of the energy of each write. Its sum over all lags is at most the number of keys,
+        times that of micro-steps, and exactly 1 if every operator scales and rotates all keys alike.
         """
         return self.curve / self.input_information
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from mnemoscope.base.progress import Bar, show_slow
 from mnemoscope.cells import Network, State
 from mnemoscope.lenses.dynamics import Dynamics, as_dynamics
+from mnemoscope.lenses.fixed_points.affine import affine_solution
 from mnemoscope.lenses.fixed_points.catalogue import Catalogue
 from mnemoscope.lenses.fixed_points.certificate import Prover
 from mnemoscope.lenses.fixed_points.descent import Descent, Outcome, Tolerances
@@ -47,7 +48,8 @@ def find_fixed_points(
     Args:
         dynamics: the network at one constant input, `Dynamics(network, input)`; or the network itself, without input.
         starts: flat states (starts, size), states of the cell, a strategy (`FromTrajectories`, `Box`, `FromOutputs`,
-            `Several`, `Adaptive`), or "adaptive".
+            `Several`, `Adaptive`), or "adaptive". An adaptive search of a cell that is affine in its state is the
+            solution of a linear equation, which also decides whether there are other fixed points.
         solver: by default `Newton()` for states of up to 512 numbers; `ChordNewton()`, which factorises in float32 and
             gives up stuck starts early, for up to 2048; `NewtonKrylov()`, which forms no matrix per start, above.
             `LevenbergMarquardt()` and `GaussNewtonCG()` minimise q; the others switch to such a minimiser when stuck.
@@ -73,14 +75,17 @@ def find_fixed_points(
     prover = Prover.of(dynamics) if certify else None
     generator = seeded_generator(seed)
     strategy = Adaptive() if isinstance(starts, str) and starts == "adaptive" else starts
-    first = as_starts(dynamics, strategy, generator)
+    solution = affine_solution(dynamics) if isinstance(strategy, Adaptive) else None
+    first = as_starts(dynamics, strategy, generator) if solution is None else solution.nearest
     descent = Descent(solver or default_solver(dynamics.size), Catalogue(dynamics, merge_distance), tolerances)
     with torch.no_grad(), Bar(total=len(first), desc="fixed points", unit="start", disable=not progress) as bar:
         outcomes, stopped = [descent.run(first, bar.update)], ""
-        if isinstance(strategy, Adaptive):
+        if isinstance(strategy, Adaptive) and solution is None:
             stopped = _search_in_waves(strategy, descent, outcomes, generator, bar)
         certificate = None if prover is None else _certify(prover, descent, outcomes)
         found = collect_result(descent.catalogue, Outcome.concatenate(outcomes), stopped)
+        if solution is not None:
+            found = replace(found, dimension=-1 if solution.dimension is None else solution.dimension)
         return found if certificate is None else replace(found, certificate=certificate)
 
 

@@ -147,6 +147,9 @@ class FixedPoints(Result):
     """Reason why an adaptive search ended."""
     certificate: Certificate | None = None
     """The proof that the set is complete within its box, if one was asked for."""
+    dimension: int | None = None
+    """For a step that is affine in the state: dimension of the set of all fixed points, 0 for a single one, -1 if there
+    are none. None for other systems."""
     batch_first: bool = False
     """Whether trajectories that are passed to `figure` are (batch, time, size), as the network's own are."""
 
@@ -285,7 +288,9 @@ class FixedPoints(Result):
 
     @property
     def completeness(self) -> str:
-        """Sentence about the completeness of the set, from the certificate and the index sum."""
+        """Sentence about the completeness of the set, from a linear equation, the certificate or the index sum."""
+        if self.dimension is not None:
+            return _affine_sentence(self.dimension)
         if self.certificate is None:
             return self._index_sentence
         return str(self.certificate) if self.certificate.complete else f"{self.certificate} {self._index_sentence}"
@@ -331,6 +336,17 @@ class FixedPoints(Result):
         return super().figure(trajectories)
 
 
+def _affine_sentence(dimension: int) -> str:
+    if dimension < 0:
+        return "The step is affine in the state, A S + W, and has none: A has the eigenvalue 1, and W moves the state."
+    if dimension == 0:
+        return "The step is affine in the state, and A has no eigenvalue 1: there is no other fixed point."
+    return (
+        f"The step is affine in the state, and A has the eigenvalue 1: the fixed points form a linear space of "
+        f"{dimension} dimension{'s' * (dimension > 1)}, of which this point is the nearest to 0."
+    )
+
+
 def _sentences(fp: FixedPoints) -> Iterator[str]:
     unit = f" in units of rate^2 = {fp.rate**2:.1e}" if fp.rate != 1 else ""
     if len(fp) == 0:
@@ -344,7 +360,7 @@ def _sentences(fp: FixedPoints) -> Iterator[str]:
         ]
         q = f"q at most {fp.q.max() / fp.rate**2:.1e}{unit}"
         yield f"{len(fp)} fixed point{'s' * (len(fp) > 1)}: {', '.join(parts)}; {q}."
-    if len(fp) or fp.bounded or fp.left_box:
+    if len(fp) or fp.bounded or fp.left_box or fp.dimension is not None:
         yield fp.completeness
     if len(fp):
         marginal = fp.kind.count("marginal")

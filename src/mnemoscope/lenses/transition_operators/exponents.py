@@ -57,12 +57,13 @@ def _orthonormalised_rates(
     Q = torch.linalg.qr(drawn.to(layer.start))[0]
     total = Q.new_zeros(*Q.shape[:2], count, dtype=torch.float64)
     counted = _counted(int(steps.max()), steps, transient)
+    floor = max(rounding * keys**0.5, 10 * keys * torch.finfo(torch.float64).eps)  # of the parts, and of this loop
     for step in range(int(steps.max())):
         carried = carry_state(layer.at(step), Q)
         Q, R = torch.linalg.qr(carried)
         growth = R.diagonal(dim1=-2, dim2=-1).abs()
         scale = torch.linalg.vector_norm(carried, dim=-2).amax(-1, keepdim=True)
-        lost = (growth <= rounding * keys * scale) & (step < steps)[:, None, None]
+        lost = (growth <= floor * scale) & (step < steps)[:, None, None]
         growth = torch.where(lost, 1, growth).log()
         total = total + torch.where(counted[step][:, None, None], growth, 0)
         total = total.masked_fill(lost, -torch.inf)

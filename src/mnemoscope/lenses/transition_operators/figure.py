@@ -134,10 +134,12 @@ def _draw_exponents(axes: Any, layer: LayerTransitions, colours: Colours) -> Non
 
 def _draw_growth(axes: Any, layer: LayerTransitions, colours: Colours) -> None:
     sizes = layer.sizes.numpy()
-    growth, radii = (values.nanmean(1).numpy() for values in (layer.growth, layer.radii))  # (sizes, heads)
+    (growth, low, high), radii = (edge.numpy() for edge in layer.mean_growth), layer.radii.nanmean(1).numpy()
     shown = _head_colours(layer.heads) if layer.heads <= MOST_HEADS else [colours["path"]] * layer.heads
     for row, colour in enumerate(shown):
         axes.plot(sizes, growth[:, row], color=colour, linewidth=1.4)
+        if layer.heads <= MOST_HEADS:
+            axes.fill_between(sizes, low[:, row], high[:, row], color=colour, alpha=0.2, linewidth=0)
         if layer.structure != "diagonal":
             axes.plot(sizes, radii[:, row], color=colour, linewidth=1, linestyle="dotted")
     axes.axhline(0, color=colours["line"], linewidth=1, zorder=0)

@@ -20,6 +20,9 @@ LISTED = 4
 """Largest number of layers with a sentence in the summary."""
 
 
+_UNKNOWN = f"action must be one of {', '.join((*ACTIONS, 'write'))}, but is {{!r}}."
+
+
 class Estimate(NamedTuple):
     """A mean over sequences, and its confidence interval; NaN edges for a single sequence."""
 
@@ -96,13 +99,13 @@ class LayerTransitions:
             return self.actions == ACTIONS.index("fade")
         met = conditions(self.eigenvalues, self.largest)
         if action not in met:
-            raise ValueError(f"action must be one of {', '.join((*ACTIONS, 'write'))}, but is {action!r}.")
+            raise ValueError(_UNKNOWN.format(action))
         return met[action] & self.present.unsqueeze(-1)
 
     def share(self, action: str) -> Estimate:
         """Return the share of steps at which each head acts so, and its interval over sequences."""
         if action not in (*ACTIONS, "write"):
-            raise ValueError(f"action must be one of {', '.join((*ACTIONS, 'write'))}, but is {action!r}.")
+            raise ValueError(_UNKNOWN.format(action))
         acts = self.does("write") if action == "write" else self.actions == ACTIONS.index(action)
         return _estimate(acts.sum(0).double() / self.steps.unsqueeze(-1))
 
@@ -110,6 +113,11 @@ class LayerTransitions:
     def exponent(self) -> Estimate:
         """Mean Lyapunov exponents of each head (heads, count), and their intervals over sequences."""
         return _estimate(self.exponents)
+
+    @property
+    def mean_growth(self) -> Estimate:
+        """Mean of `growth` over sequences, (sizes, heads), and its intervals."""
+        return _estimate(self.growth.transpose(0, 1))
 
     @property
     def memory_time(self) -> Float[Tensor, " heads"]:
@@ -182,6 +190,14 @@ class Transitions(Result):
             table[label] = {**shares, "write": float(wrote.double().mean())}
         return table
 
+    def most(self, action: str, layer: int | str = 0, number: int = 5) -> list[tuple[str, float]]:
+        """Return the labels with the largest shares of an action, or of "write", and these shares; none that are 0."""
+        table = self.by_label(layer)
+        if action not in (*ACTIONS, "write"):
+            raise ValueError(_UNKNOWN.format(action))
+        ranked = sorted(((label, shares[action]) for label, shares in table.items()), key=lambda item: -item[1])
+        return [(label, share) for label, share in ranked[:number] if share > 0]
+
     def summary(self) -> str:
         """Return what the operators of the first layers do, how long they keep a state, and whether states grow."""
         shown = [_sentence(layer) for layer in self.layers[:LISTED]]
@@ -193,7 +209,7 @@ class Transitions(Result):
 
 def _estimate(values: Tensor) -> Estimate:
     """Return the mean over sequences (the first dimension) and its interval; infinite where a value is infinite."""
-    mean, infinite = values.mean(0), values.isinf().any(0)
+    mean, infinite = values.nanmean(0), values.isinf().any(0)
     low, high = bootstrap_interval(values.masked_fill(values.isinf(), torch.nan))
     return Estimate(mean, *(torch.where(infinite, mean, edge) for edge in (low, high)))
 
