@@ -22,6 +22,7 @@ from torch import Tensor
 import mnemoscope as ms
 from common import folder, option_parser, write_json
 from mnemoscope.config import PRESETS, RunConfig
+from mnemoscope.lenses.closed_loop.feedback import read_prompts
 from mnemoscope.tasks import PennTreebank
 from mnemoscope.tasks.penn_treebank import VOCABULARY
 from mnemoscope.training import load_model
@@ -79,7 +80,9 @@ def row_of(loops: ms.Loops, seconds: float) -> dict[str, Any]:
         "temperature": loops.temperature,
         "prompts": loops.prompts,
         "settled": loops.settled,
+        "tokens": loops.steps,
         "repeating": int(loops.repeating.sum()),
+        "repeated": [*zip(loops.repeated[:LISTED], loops.repeated_counts.tolist(), strict=False)],
         "loops": len(loops),
         "confirmed": int(loops.confirmed.sum()),
         "size": loops.states.shape[1],
@@ -103,19 +106,30 @@ def row_of(loops: ms.Loops, seconds: float) -> dict[str, Any]:
     }
 
 
+def leading_exponent(model: ms.Model, given: Tensor, temperature: float) -> dict[str, float]:
+    """Return the leading Lyapunov exponent of the closed loop per character, and its error; from four prompts."""
+    dynamics = ms.close_loop(model, temperature=temperature)
+    with torch.no_grad():
+        starts = read_prompts(dynamics, given[:, :4], None)[0]
+    found = ms.lyapunov_spectrum(dynamics, 1, 1000, 1000, starts, progress=False)
+    return {"exponent": float(found.exponents[0]), "exponent_error": float(found.errors[0])}
+
+
 def measure(network: str, seed: int, device: str, steps: int, prompts: int, tokens: int) -> list[dict[str, Any]]:
     """Train one network, and return its rows."""
     run = ms.train(config_of(network, seed, device, steps), progress=False)
     model, task, _ = load_model(run.folder)
-    model = model.cpu()
+    model = model.to("cpu" if network == "lstm" else device)  # the state of a block is large
     assert isinstance(task, PennTreebank)
     given, rows, longest = prompts_of(task, prompts), [], min(MAX_PERIOD, tokens // 4)
-    for temperature in (0.0, *TEMPERATURES):
+    for temperature in (0.0, *(TEMPERATURES if network == "lstm" else ())):
         before = time.perf_counter()
         loops = ms.find_loops(
             model, given, temperature=temperature, labels=VOCABULARY, steps=tokens, max_period=longest
         )
         row = row_of(loops, time.perf_counter() - before)
+        if temperature:
+            row |= leading_exponent(model, given, temperature)
         rows.append({"network": network, "seed": seed, "bpc": run.scores["bpc"], **row})
         print(f"{network}, seed {seed}, {run.scores['bpc']:.3f} bits per character: {loops.summary()}", flush=True)
     return rows

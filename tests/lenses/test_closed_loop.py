@@ -10,7 +10,7 @@ from torch import nn
 import mnemoscope as ms
 from mnemoscope.lenses.closed_loop import floquet
 from mnemoscope.lenses.closed_loop.feedback import loop_cell, read_prompts
-from mnemoscope.lenses.closed_loop.generation import generate
+from mnemoscope.lenses.closed_loop.generation import first_tokens, generate
 
 
 def register(slots=3, tokens=2):
@@ -98,7 +98,7 @@ def test_a_register_repeats_every_necklace_of_its_last_tokens():
 def test_loops_of_random_networks_are_those_of_a_naive_loop(seed):
     model, prompts = random_model(seed), random_prompts()
     loops = ms.find_loops(model, prompts, steps=120, max_period=12)
-    expected = [brute_force(model, prompt, 120, 12) for prompt in prompts.T]
+    expected = [brute_force(model, prompt, loops.steps, 12) for prompt in prompts.T]
     for prompt, (period, tokens, begin) in enumerate(expected):
         loop = int(loops.member[prompt])
         assert (loop >= 0) == (period > 0)
@@ -191,13 +191,17 @@ def test_a_low_temperature_has_the_loops_of_greedy_decoding():
 
 def test_an_aperiodic_text_and_a_state_that_still_moves_are_not_called_loops():
     prompts = torch.zeros(1, 2, dtype=torch.int64)
-    drifting = ms.find_loops(turning(0.0, 0.99), prompts, nn.Identity(), steps=40, max_period=4)
+    drifting = ms.find_loops(turning(0.0, 0.99), prompts, nn.Identity(), steps=40, max_period=4, patience=1)
     assert drifting.repeating.all()
+    assert drifting.steps == 80
+    assert drifting.repeated == ("0",)
+    assert drifting.repeated_counts.tolist() == [2]
     assert drifting.settled == 0
     assert "the state still moves" in drifting.summary()
     aperiodic = ms.find_loops(turning(1.0), prompts, nn.Identity(), steps=80, max_period=4)
     assert not aperiodic.repeating.any()
     assert len(aperiodic) == 0
+    assert aperiodic.steps == 80  # nothing repeats that could settle
     assert "none of 2 prompts" in aperiodic.summary()
     assert "had not settled" in aperiodic.summary()
     neutral = ms.find_loops(turning(pi / 2), prompts, nn.Identity(), steps=80, max_period=4)
@@ -269,8 +273,8 @@ def test_language_models_of_transformers_are_closed_unless_they_attend_to_their_
     model = causal_model("mamba2").double()
     dynamics = ms.close_loop(model)
     with torch.no_grad():
-        states, logits = read_prompts(dynamics, prompts.T, None)
-        tokens = generate(dynamics, states, logits, 8, 4, progress=False).tokens.T
+        first = first_tokens(*read_prompts(dynamics, prompts.T, None), window=4)
+        tokens = generate(dynamics, first, 8, progress=False).tokens.T
         whole = model(torch.cat([prompts, tokens], 1)).logits  # what the library would choose after each token
     assert torch.equal(whole[:, 3:-1].argmax(-1), tokens)
     loops = ms.find_loops(

@@ -63,6 +63,7 @@ from mnemoscope.lenses.fixed_points.starts import (
     Several as Several,
 )
 from mnemoscope.lenses.gradients import GradientNorms as GradientNorms, gradient_norms as gradient_norms
+from mnemoscope.lenses.intervention import Intervention as Intervention, measure_intervention as measure_intervention
 from mnemoscope.lenses.recall import (
     Basin as Basin,
     Load as Load,

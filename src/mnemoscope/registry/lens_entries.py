@@ -57,6 +57,8 @@ energy | whether an energy of an episodic memory or Elman network must fall alon
     Karuvally et al. 2023, Eq 3 and supplement, Eq 25 | mnemoscope.lenses:energy_descent | karuvally2023 | dynamics
 variables | which variable a network holds in which direction and when: decoded, and tested by interventions
     Karuvally et al. 2023, sections 5 to 11 | mnemoscope.lenses:find_variables | karuvally2023 | variable binding
+intervention | a variable in the state is erased, swapped or transplanted: effect on answers, beside random subspaces
+    mnemoscope | mnemoscope.lenses:measure_intervention | mnemoscope | variable binding
 cycles | limit cycles of any period and stability, their Floquet multipliers, and whether the set is complete
     Jang, section 9.1 | mnemoscope.lenses:find_cycles | jang sussillo2013 | dynamics
 lyapunov | Lyapunov exponents with errors, at constant or changing input: chaos, its dimension, echo state property

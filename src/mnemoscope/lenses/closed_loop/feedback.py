@@ -124,7 +124,8 @@ def read_prompts(
 ) -> tuple[Float[Tensor, "batch size"], Float[Tensor, "batch tokens"]]:
     """Return the flat states in which prompts leave the system, and the logits of the first token after them."""
     loop = loop_cell(dynamics)
-    outputs, state = scan(loop.cell, loop.table[prompts.to(loop.table.device)], mask=mask, outputs="last")
+    xs = loop.table[prompts.to(loop.table.device)]
+    outputs, state = scan(loop.cell, xs, mask=None if mask is None else mask.to(xs.device), outputs="last")
     joined, logits = loop.joined(state, loop.read(outputs[0]))
     return dynamics.flatten(joined), logits
 

@@ -66,19 +66,19 @@ class Generation:
         return found
 
 
-@torch.no_grad()
-def generate(
-    dynamics: Dynamics,
-    starts: Float[Tensor, "prompts size"],
-    logits: Float[Tensor, "prompts tokens"],
-    steps: int,
-    window: int,
-    progress: bool,
+def first_tokens(
+    starts: Float[Tensor, "prompts size"], logits: Float[Tensor, "prompts tokens"], window: int
 ) -> Generation:
-    """Run the closed loop for `steps` steps; the token of a step is the most probable one."""
-    cell, sketch = loop_cell(dynamics), sketch_matrix(dynamics)
-    tokens, states = [logits.argmax(-1)], starts
-    path = starts.new_zeros(window, len(starts), sketch.shape[1])
+    """Return the answers to prompts alone, from which `generate` continues; `window` states will be kept."""
+    return Generation(starts, logits.argmax(-1).cpu()[None], starts, starts.new_zeros(window, len(starts), 0))
+
+
+@torch.no_grad()
+def generate(dynamics: Dynamics, before: Generation, steps: int, progress: bool) -> Generation:
+    """Continue the closed loop for `steps` steps; the token of a step is the most probable one."""
+    cell, sketch, window = loop_cell(dynamics), sketch_matrix(dynamics), len(before.path)
+    tokens, states = [], before.states
+    path = states.new_zeros(window, len(states), sketch.shape[1])
     for step in slow_bar(range(1, steps + 1), "tokens", shown=progress):
         new, logits = cell.advance(dynamics.unflatten(states))
         states = dynamics.flatten(new)
@@ -91,7 +91,7 @@ def generate(
             f"The state is not finite after {steps} tokens from {int((~found).sum())} of {len(found)} prompts: the "
             f"closed loop diverges. Check the weights of the network."
         )
-    return Generation(starts, torch.stack(tokens).cpu(), states, path)
+    return Generation(before.starts, torch.cat([before.tokens, torch.stack(tokens).cpu()]), states, path)
 
 
 @torch.no_grad()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -14,7 +15,7 @@ from mnemoscope.base.validation import check_whole, is_whole
 from mnemoscope.cells import Lengths, Model, Network, as_cell, read_inputs
 from mnemoscope.lenses.closed_loop.feedback import Readout, close_loop, loop_cell, read_prompts
 from mnemoscope.lenses.closed_loop.floquet import COUNT, NEAR, confirm_loop
-from mnemoscope.lenses.closed_loop.generation import Generation, distances_to, generate, orbit_of
+from mnemoscope.lenses.closed_loop.generation import Generation, distances_to, first_tokens, generate, orbit_of
 from mnemoscope.lenses.closed_loop.result import Loops
 from mnemoscope.lenses.dynamics import Dynamics
 
@@ -42,6 +43,7 @@ def find_loops(
     lengths: Lengths | None = None,
     steps: int = 1000,
     max_period: int = 64,
+    patience: int = 4,
     confirm: int = 12,
     progress: bool = False,
 ) -> Loops:
@@ -67,6 +69,8 @@ def find_loops(
         lengths: number of tokens of each prompt; what follows is padding.
         steps: number of tokens to generate, at least 4 times `max_period`.
         max_period: longest loop that is searched, in tokens.
+        patience: how many times `steps` more tokens are generated as long as the tokens of a prompt repeat while its
+            state still moves. Networks with a long memory settle late.
         confirm: number of loops, those with most prompts, that Newton's method confirms and whose multipliers are
             computed.
         progress: show a progress bar after 3 seconds.
@@ -83,7 +87,7 @@ def find_loops(
 
     """
     check_whole(1, max_period=max_period)
-    check_whole(0, confirm=confirm)
+    check_whole(0, confirm=confirm, patience=patience)
     if not is_whole(steps, 4 * max_period):
         raise ValueError(
             f"steps must be a whole number, at least {4 * max_period}, 4 times the longest period of {max_period}, but "
@@ -96,8 +100,18 @@ def find_loops(
     name = _naming(labels, len(loop_cell(dynamics).table))
     with torch.no_grad():
         starts, logits = read_prompts(dynamics, given.xs, given.mask)
-    generation = generate(dynamics, starts, logits, steps, 2 * max_period, progress)
+    generation = generate(dynamics, first_tokens(starts, logits, 2 * max_period), steps, progress)
     periods, repeating = generation.repetitions(max_period)
+    for _ in range(patience):
+        if not bool(((repeating > 0) & (periods == 0)).any()):
+            break
+        generation = generate(dynamics, generation, steps, progress)
+        periods, repeating = generation.repetitions(max_period)
+    steps = len(generation.tokens) - 1
+    moving = torch.where(periods == 0, repeating, 0)
+    unsettled = Counter(
+        _necklace(generation, prompt, period) for prompt, period in enumerate(moving.tolist()) if period
+    )
     found, member, phase = _grouped(dynamics, generation, periods)
     extent = generation.extent
     for loop in found[:confirm]:
@@ -120,7 +134,9 @@ def find_loops(
         states=(torch.stack([loop.orbit[0] for loop in found]) if found else starts[:0]).cpu(),
         member=member,
         entered=generation.entries(periods),
-        repeating=(repeating > 0) & (periods == 0),
+        repeating=moving > 0,
+        repeated=tuple(name(list(tokens)) for tokens, _ in unsettled.most_common()),
+        repeated_counts=torch.tensor([count for _, count in unsettled.most_common()], dtype=torch.int64),
         multipliers=torch.stack([loop.multipliers for loop in found]) if found else UNKNOWN[None][:0],
         confirmed=torch.tensor([loop.confirmed for loop in found], dtype=torch.bool),
         leads=torch.stack([loop.lead for loop in found]).double() if found else torch.zeros(0, dtype=torch.float64),
@@ -152,12 +168,11 @@ def _grouped(
         if not period:
             continue
         last = generation.states[prompt]
-        # the last state reads the last token, and a period earlier the same one was read
-        tokens = generation.tokens[-1 - period : -1, prompt]
-        turn = _first_rotation(tokens.tolist())
-        key = tokens.roll(-turn)
+        tokens = _last_tokens(generation, prompt, period)
+        turn = _first_rotation(tokens)
+        key = tokens[turn:] + tokens[:turn]
         for number, loop in enumerate(found):
-            if torch.equal(loop.tokens, key):
+            if loop.tokens.tolist() == key:
                 apart = (loop.orbit - last).norm(dim=1)
                 if float(apart.min()) <= NEAR * extent:
                     member[prompt], phase[prompt] = number, int(apart.argmin())
@@ -165,10 +180,22 @@ def _grouped(
         else:
             orbit, lead = orbit_of(dynamics, last, period)
             member[prompt], phase[prompt] = len(found), (period - turn) % period
-            found.append(_Loop(key, orbit.roll(-turn, 0), lead))
+            found.append(_Loop(torch.tensor(key), orbit.roll(-turn, 0), lead))
     order = sorted(range(len(found)), key=lambda loop: -int((member == loop).sum()))
     place = torch.tensor([*(order.index(loop) for loop in range(len(order))), -1])  # member -1 stays -1
     return [found[loop] for loop in order], place[member], phase
+
+
+def _last_tokens(generation: Generation, prompt: int, period: int) -> list[int]:
+    """Return the tokens of a loop from the next input of the last state on, as they were read a period earlier."""
+    return generation.tokens[-1 - period : -1, prompt].tolist()
+
+
+def _necklace(generation: Generation, prompt: int, period: int) -> tuple[int, ...]:
+    """Return the tokens that a prompt repeats, in their first rotation."""
+    tokens = _last_tokens(generation, prompt, period)
+    turn = _first_rotation(tokens)
+    return (*tokens[turn:], *tokens[:turn])
 
 
 def _first_rotation(tokens: list[int]) -> int:

@@ -34,7 +34,7 @@ class Loops(Result):
     temperature: float
     """0 for greedy decoding; above, the mean input under the probabilities is fed back."""
     steps: int
-    """Generated tokens after the first one of each prompt."""
+    """Generated tokens after the first one of each prompt, `patience` included."""
     max_period: int
     """Longest period that was searched."""
     periods: Int[Tensor, " loops"]
@@ -51,6 +51,10 @@ class Loops(Result):
     """Number of generated tokens before the loop; -1 for prompts without one."""
     repeating: Bool[Tensor, " prompts"]
     """Whether the tokens of a prompt repeat at the end although its state has not settled."""
+    repeated: tuple[str, ...]
+    """The different texts that such prompts repeat, the most frequent first."""
+    repeated_counts: Int[Tensor, " texts"]
+    """Number of prompts that repeat each of them."""
     multipliers: Complex[Tensor, "loops count"]
     """Leading Floquet multipliers of each loop, largest first; at temperature 0 with the tokens held. NaN where they
     are not known."""
@@ -136,9 +140,11 @@ def _sentences(loops: Loops) -> Iterator[str]:
         )
     still = int(loops.repeating.sum())
     if still:
+        texts = f"{len(loops.repeated)} texts, mostly {shortened(loops.repeated[0])}"
+        texts = texts if len(loops.repeated) > 1 else shortened(loops.repeated[0])
         yield (
-            f"From {still} prompt{'s' * (still > 1)} the tokens repeat but the state still moves, so that it is not "
-            f"known whether the repetition ends."
+            f"From {still} prompt{'s' * (still > 1)} the tokens repeat ({texts}) but the state still moves, so that "
+            f"it is not known whether the repetition ends."
         )
     open_ended = loops.prompts - settled - still
     if open_ended:

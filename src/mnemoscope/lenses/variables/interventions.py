@@ -10,6 +10,7 @@ import torch
 from torch import Generator, Tensor
 
 from mnemoscope.base.array_types import Float, Int
+from mnemoscope.lenses.controls import scale_to
 from mnemoscope.lenses.variables.linearisation import Linearisation
 from mnemoscope.lenses.variables.rule import evolve_variables
 from mnemoscope.lenses.variables.structure import Structure
@@ -124,8 +125,7 @@ class _Experiment:
 
     def _control(self, change: Tensor) -> float:
         random = torch.randn(change.shape, dtype=change.dtype, generator=self.generator)
-        random *= change.norm(dim=1, keepdim=True) / random.norm(dim=1, keepdim=True)
-        return self._score(self._future(random), self.old)
+        return self._score(self._future(scale_to(random, change)), self.old)
 
     def _score(self, outputs: Tensor, expected: Tensor) -> float:
         if not torch.isfinite(outputs).all():
