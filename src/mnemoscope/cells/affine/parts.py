@@ -113,8 +113,10 @@ def scale_sequence(parts: Parts, m: Float[Tensor, "batch heads"]) -> tuple[Parts
 
 
 def _relative(parts: Parts, log_decays: Tensor, log_writes: Tensor) -> Parts:
-    weights = torch.exp(log_writes).unsqueeze(-1)
-    return parts._replace(keys=weights * parts.keys, log_decays=log_decays.unsqueeze(-1), log_writes=None)
+    weights, erase = torch.exp(log_writes).unsqueeze(-1), parts.erase
+    if erase is not None:  # it acts on the old state, as the decay does
+        erase = (torch.exp(log_decays.unsqueeze(-1) - parts.log_decays) * erase[0], erase[1])
+    return parts._replace(keys=weights * parts.keys, log_decays=log_decays.unsqueeze(-1), erase=erase, log_writes=None)
 
 
 def step_state(parts: Parts, S: Inexact[Tensor, "*batch heads keys values"]) -> Inexact[Tensor, "..."]:

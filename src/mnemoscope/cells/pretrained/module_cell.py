@@ -3,30 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from mnemoscope.base.array_types import Float
+from mnemoscope.base.array_types import Float, Num
+from mnemoscope.cells.affine.layer import AffineLayer
 from mnemoscope.cells.cell import Cell
 from mnemoscope.cells.from_torch import evaluating
+from mnemoscope.cells.pretrained.module_state import MixerState, ModelState
 from mnemoscope.cells.pretrained.pure_step import PureStep
+from mnemoscope.cells.pretrained.reading import read_layers
 from mnemoscope.cells.state import State, leaves, map_state, named_leaves
-
-
-class ModelState(NamedTuple):
-    """The state of a whole model: that of every layer, and the output of the last step."""
-
-    layers: tuple[State, ...]
-    output: Tensor
-
-
-class MixerState(NamedTuple):
-    """The state of one mixer, and the output of the last step."""
-
-    layer: State
-    output: Tensor
 
 
 class ModuleCell(Cell):
@@ -83,6 +72,9 @@ class ModuleCell(Cell):
             output, layers = self.advance(x, state.layers)
             return ModelState(tuple(layers), output)
         return MixerState(*reversed(self.advance(x, state.layer)))
+
+    def affine_layers(self, xs: Num[Tensor, "time batch ..."], state: ModelState | MixerState) -> list[AffineLayer]:
+        return read_layers(self, xs, state)
 
     def state_names(self, state: ModelState | MixerState) -> list[str]:
         return [name.removeprefix("layer.") for name, _ in named_leaves(state)]

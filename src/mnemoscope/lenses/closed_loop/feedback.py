@@ -12,7 +12,8 @@ from mnemoscope.base.array_types import Float, Int
 from mnemoscope.base.validation import is_number
 from mnemoscope.cells import Cell, Model, Network, State, as_cell, scan
 from mnemoscope.cells.cell import Box
-from mnemoscope.cells.pretrained.module_cell import MixerState, ModelState, ModuleCell
+from mnemoscope.cells.pretrained.module_cell import ModuleCell
+from mnemoscope.cells.pretrained.module_state import MixerState, ModelState
 from mnemoscope.lenses.dynamics import Dynamics
 
 Readout = nn.Module | Callable[[Tensor], Tensor]
