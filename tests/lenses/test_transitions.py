@@ -15,7 +15,7 @@ from mnemoscope.cells.affine.parts import carry_back, carry_state
 from mnemoscope.lenses.transition_operators.actions import ACTIONS
 from tests.cells.test_affine_cells import CELLS
 from tests.planted_affine import Planted, delta_tokens, tokens
-from tests.slow import representatives
+from tests.slow import SLOW, representatives
 
 
 def inputs(time=9, batch=2, seed=0):
@@ -270,6 +270,21 @@ def test_a_tokenizer_labels_token_numbers():
     model = ms.Model(DeltaNet(3, 4), 2, encode=torch.nn.Embedding(5, 3))
     result = ms.transitions(model, torch.tensor([[1, 2], [3, 4]]), labels=Tokenizer())
     assert result.labels == (("<1>", "<3>"), ("<2>", "<4>"))
+
+
+@SLOW
+def test_a_pretrained_model_is_read_batch_first_with_its_tokens():
+    pytest.importorskip("transformers")
+    from tests.cells.tiny_models import causal_model
+
+    tokens = torch.tensor([[1, 2, 3, 4], [5, 6, 7, 8]])  # sequences first
+    model = causal_model("mamba2")
+    result = ms.transitions(model, tokens, lengths=torch.tensor([4, 4]), labels=Tokenizer())
+    assert result.labels[1] == ("<5>", "<6>", "<7>", "<8>")
+    assert [layer.name for layer in result.layers] == ["layers.0", "layers.1"]
+    decays = affine_layers(model, tokens)[1].parts.log_decays.detach()
+    torch.testing.assert_close(result[1].largest, decays.squeeze(-1).exp().double())
+    assert ms.fisher_memory(model, along=tokens, layer=1).curve.shape == (2, 4, 4)
 
 
 def test_wrong_arguments_are_named():

@@ -20,7 +20,7 @@ class NoAffineLayerError(TypeError):
 
 def affine_layers(
     network: Network | Model,
-    inputs: Num[Tensor, "time batch ..."] | PackedSequence,
+    inputs: Num[Tensor, "..."] | PackedSequence,
     state: State | None = None,
     *,
     lengths: Lengths | None = None,

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from mnemoscope.base.array_types import Inexact
+from mnemoscope.base.array_types import Num
 from mnemoscope.base.progress import show_slow
 from mnemoscope.base.validation import check_whole
 from mnemoscope.cells import AffineLayer, Lengths, State
@@ -35,7 +35,7 @@ def fisher_memory(
     system: System | MatrixSystem | AffineLayer,
     direction: Direction = None,
     *,
-    along: Inexact[Tensor, "time batch features"] | np.ndarray | PackedSequence | None = None,
+    along: Num[Tensor, "..."] | np.ndarray | PackedSequence | None = None,
     mask: Tensor | None = None,
     lengths: Lengths | None = None,
     state: State | None = None,

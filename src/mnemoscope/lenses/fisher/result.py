@@ -245,9 +245,9 @@ def _value_sentence(memory: FisherMemory) -> str:
         low, high = bootstrap_interval(held)
         interval = f" ({float(low):.4g} to {float(high):.4g}, 95% over {sequences} sequences)"
     return (
-        f"After {memory.steps} writes, a column of {memory.size} numbers holds an information of "
-        f"{float(held.mean()):.4g}{interval} about the values written, {float(relative.mean()):.4g} times that of one "
-        f"write as it enters (at most {memory.size}); means over {heads} head{'s' * (heads > 1)}."
+        f"After {memory.steps} writes, a column of {memory.size} number{'s' * (memory.size > 1)} holds, about the "
+        f"values written, an information of {float(held.mean()):.4g}{interval}, {float(relative.mean()):.4g} times "
+        f"that of one write as it enters; means over {heads} head{'s' * (heads > 1)}."
     )
 
 

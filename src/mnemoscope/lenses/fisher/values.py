@@ -96,7 +96,7 @@ def value_memory(
 
 def layer_along(
     network: Network | Model,
-    given: Num[Tensor, "time batch ..."] | np.ndarray | PackedSequence,
+    given: Num[Tensor, "..."] | np.ndarray | PackedSequence,
     *,
     mask: Tensor | None,
     lengths: Lengths | None,

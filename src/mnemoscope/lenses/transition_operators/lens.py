@@ -31,7 +31,7 @@ WORKSPACE = 2**22
 @torch.no_grad()
 def transitions(
     network: Network | Model,
-    inputs: Num[Tensor, "time batch ..."] | PackedSequence,
+    inputs: Num[Tensor, "..."] | PackedSequence,
     *,
     state: State | None = None,
     lengths: Lengths | None = None,
