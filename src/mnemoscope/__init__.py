@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         tasks as tasks,
         training as training,
     )
+    from mnemoscope.base.groups import Group as Group, named_group as named_group
     from mnemoscope.base.version import __version__ as __version__
     from mnemoscope.cells import (
         EchoState as EchoState,
@@ -75,6 +76,7 @@ if TYPE_CHECKING:
         SlowManifold as SlowManifold,
         SpanScores as SpanScores,
         Spectrum as Spectrum,
+        StateTracking as StateTracking,
         Tape as Tape,
         Transients as Transients,
         Transitions as Transitions,
@@ -110,6 +112,7 @@ if TYPE_CHECKING:
         record_relations as record_relations,
         record_tape as record_tape,
         spectrum as spectrum,
+        state_tracking as state_tracking,
         track_fixed_points as track_fixed_points,
         transients as transients,
         transitions as transitions,

@@ -31,6 +31,7 @@ from mnemoscope.tasks import (
     Task,
     TransferCopy,
     VariableBinding,
+    WordProblem,
 )
 from mnemoscope.tasks.splits import generator_seed
 from tests.slow import representatives
@@ -76,6 +77,11 @@ SMALL = {
     "key-value-recall": [
         KeyValueRecall(keys=4, values=3, fewest=1, most=4, queries=2),
         KeyValueRecall(keys=3, values=2, fewest=2, most=3, queries=3, apart=True),
+    ],
+    "word-problem": [
+        WordProblem("S3", "generators", length=4),
+        WordProblem("Z6", length=3),
+        WordProblem("Z2", length=5, probabilities="0.8 0.2"),
     ],
     "smnist": [SequentialMNIST(), SequentialMNIST(group=56)],
     "psmnist": [PermutedMNIST(group=4), PermutedMNIST(permutation_seed=1)],
@@ -243,6 +249,19 @@ def memoryless(task: Task, batch: Batch) -> torch.Tensor:
                 end = sum(t == n + 2 + n * r for n, r in counted) / max(len(counted), 1)
                 chances[t, :, :-1], chances[t, :, -1] = (1 - end) / 2, end
         return chances.logit(eps=1e-7)
+    if isinstance(task, WordProblem):
+        group, chances = task.build_group(), task.letter_probabilities()
+        products = torch.eye(group.order)[0]  # distribution before each letter
+        outputs = [products.expand(len(batch.mask[0]), -1)]
+        for letters in batch.inputs[1:].argmax(-1):
+            moved = torch.tensor(group.table)[torch.tensor(group.letters)]  # (letters, order)
+            outputs.append(
+                torch.zeros(len(letters), group.order).scatter(1, moved[letters], products.expand(len(letters), -1))
+            )
+            products = sum(
+                c * torch.zeros(group.order).scatter(0, row, products) for c, row in zip(chances, moved, strict=True)
+            )
+        return torch.stack(outputs).clamp_min(1e-30).log()
     raise NotImplementedError(f"Write the memoryless predictor of {type(task).__name__} here.")
 
 

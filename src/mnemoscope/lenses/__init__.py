@@ -102,6 +102,7 @@ from mnemoscope.lenses.spectra import (
     spectrum as spectrum,
 )
 from mnemoscope.lenses.tape import Tape as Tape, record_tape as record_tape
+from mnemoscope.lenses.tracking import StateTracking as StateTracking, state_tracking as state_tracking
 from mnemoscope.lenses.transient_growth import Transients as Transients, transients as transients
 from mnemoscope.lenses.transition_operators import (
     LayerTransitions as LayerTransitions,

@@ -68,6 +68,8 @@ attractors | where a network settles: points, cycles, circles, slow manifolds or
     Jang, section 9.1 | mnemoscope.lenses:find_attractors | jang benettin1980 | dynamics
 closed-loop | the loops in which a network ends that reads its own outputs, their basins and multipliers
     mnemoscope | mnemoscope.lenses:find_loops | mnemoscope | dynamics
+state-tracking | operators learned for the letters of a group, their relations, and the length at which words fail
+    mnemoscope; Grazzi et al. 2025 | mnemoscope.lenses:state_tracking | mnemoscope grazzi2025 | dynamics
 attention | where a network attends at every step, which states it keeps and why, sparsity and dependency depth
     Kerg 2022, 4.4 and Fig 1 | mnemoscope.lenses:record_attention | kerg2020 kerg2022thesis | attention
 gradients | how much of a loss reaches back to each step, and to each part of the state, before and after training

@@ -38,6 +38,8 @@ matrix-recall | given one item of a list of bit matrices, recall the next
     Renanse et al. 2021, section 6.2 | mnemoscope.tasks:MatrixRecall | renanse2021 graves2014 | bits, external memory
 key-value-recall | recall the values of many keys, shown in pairs before
     Arora et al. 2024 | mnemoscope.tasks:KeyValueRecall | arora2024 | associative memory
+word-problem | the product of all elements of a group up to now: parity, cyclic, symmetric and alternating groups
+    Merrill et al. 2024; Siems et al. 2025 | mnemoscope.tasks:WordProblem | merrill2024 siems2025 | state tracking
 smnist | classify a handwritten digit shown pixel by pixel
     LeCun et al. 1998; Le et al. 2015 | mnemoscope.tasks:SequentialMNIST | lecun1998 le2015 | classification, data
 psmnist | classify a handwritten digit whose pixels are shown in a fixed random order

@@ -22,3 +22,4 @@ from mnemoscope.tasks.task import (
     Split as Split,
     Task as Task,
 )
+from mnemoscope.tasks.word_problem import WordProblem as WordProblem
