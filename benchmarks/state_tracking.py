@@ -19,16 +19,18 @@ import statistics
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
 
 import mnemoscope as ms
 from common import folder as results_folder, option_parser, write_json
+from mnemoscope.lenses.tracking.lens import Method
 from mnemoscope.lenses.tracking.result import measured_crossing
 from state_tracking_networks import BASIC, BEYOND, RECIPES, Recipe, load
 
-METHODS = {"two layers": "closure", "two layers, convolution": "words", "tanh": "words"}
+METHODS: dict[str, Method] = {"two layers": "closure", "two layers, convolution": "words", "tanh": "words"}
 """Method of the lens for kinds of networks that are not affine."""
 
 
@@ -67,11 +69,13 @@ def predict(recipe: Recipe, folder: Path, every: int, samples: int) -> Iterator[
             continue
         began = time.monotonic()
         method = METHODS.get(recipe.kind, "moments")
-        options = {"probabilities": chances, "length": len(measured), "samples": samples, "seed": 5}
-        found = ms.state_tracking(model, group, method=method, words=1000 * (method == "words"), **options)
+        lens = partial(
+            ms.state_tracking, model, group, probabilities=chances, length=len(measured), method=method, samples=samples
+        )
+        found = lens(words=1000 * (method == "words"), seed=5)
         plain = found
         if method == "moments" and found.components > 1:
-            plain = ms.state_tracking(model, group, method=method, components=1, **options)
+            plain = lens(components=1)
         half = (1 + found.chance) / 2
         yield Row(
             recipe.name,

@@ -260,3 +260,10 @@ def test_too_many_windows_are_refused():
     with pytest.raises(ValueError, match="1728 windows must be distinguished"):
         ms.state_tracking(model, group, method="moments")
     assert ms.state_tracking(model, group, length=2, words=10).method == "words"
+
+
+def test_large_states_are_refused():
+    model = Model(DeltaProduct(3, 40, heads=1, factors=1), 6)
+    with pytest.raises(ValueError, match="a state of 1600 numbers"):
+        ms.state_tracking(model, PAIR, method="closure")
+    assert ms.state_tracking(model, PAIR, length=2, words=10).method == "words"

@@ -10,7 +10,8 @@ Which lenses apply depends on the network:
 | small Turing machine | tape, gradients, fixed points, and the registered lenses on them |
 | any other | gradients, memory capacity, fixed points, a slow manifold, variables, and the registered lenses on them |
 
-All but relational networks begin with behaviour, spans and measured influence.
+All but relational networks begin with behaviour, spans and measured influence. Networks that learned a word problem
+also have state tracking.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from mnemoscope.inspection.relations import inspect_relations
 from mnemoscope.inspection.result import Inspection
 from mnemoscope.inspection.spans import measure_spans, spans_section
 from mnemoscope.inspection.tape import POOL, TapeFindings, inspect_tape, is_large, uniform_fixed_points_section
+from mnemoscope.inspection.tracking import inspect_tracking, tracking_section
 from mnemoscope.inspection.uses import add_citations
 from mnemoscope.inspection.variables import inspect_variables, variables_section
 from mnemoscope.lenses import Dynamics, Variables, record_behaviour
@@ -48,7 +50,7 @@ from mnemoscope.memory.tape import TuringMachine
 from mnemoscope.relational import SingleStepModel
 from mnemoscope.report import NetworkPage, Section, sentences
 from mnemoscope.report.markup import check_report_extra
-from mnemoscope.tasks import RelationalSequence
+from mnemoscope.tasks import RelationalSequence, WordProblem
 from mnemoscope.training import RunFolder, load_model
 
 BATCH = 64
@@ -133,6 +135,11 @@ def _inspect_recurrent(run: LoadedRun, tape: TapeFindings | None = None) -> Insp
         sections.append(tape.section())
         lenses += TapeFindings.lenses
         results |= tape.results()
+    if isinstance(run.task, WordProblem):
+        tracking = inspect_tracking(run.model, run.task, run.config.seed)
+        sections.append(tracking_section(tracking))
+        lenses.append("state-tracking")
+        results["state_tracking"] = tracking
     if variables is not None:
         sections.append(variables_section(variables))
         lenses.append("variables")

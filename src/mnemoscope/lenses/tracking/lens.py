@@ -34,6 +34,8 @@ FLAT = 0.98
 """Accuracy above which the curve is computed at fewer lengths."""
 MOST_NUMBERS = 2_000_000
 """Numbers in the covariances of all components before a merger, which limit the default number of components."""
+LARGEST = 20_000_000
+"""The same with one component, above which moments are not computed: 160 MB."""
 ROUNDING = 1e-9
 """Closure, relative to the least separation, below which class means are mapped onto each other."""
 
@@ -69,8 +71,8 @@ def state_tracking(
         length: the longest words to consider; it stops earlier once the accuracy is near chance.
         method: "moments" as above. "closure" for a step that is not affine: moments from samples, as if the states of
             each element were Gaussian after every letter, an assumption whose error is not known. "words" draws random
-            words instead. "auto" takes "moments" if the step is affine and a convolution sees few letters, else
-            "words".
+            words instead. "auto" takes "moments" if the step is affine, the state small and a convolution sees few
+            letters, else "words".
         components: Gaussians for each element. With 1, the tails are Gaussian. By default 16, or fewer, down to 2, if
             the covariances of all classes and letters would have more than two million numbers.
         samples: number of states that are drawn at each length.
@@ -84,10 +86,10 @@ def state_tracking(
     check_whole(0, words=words)
     reader = WordReader(model, group, tokens)
     chances = _probabilities(probabilities, reader.letters)
-    if method == "auto" and reader.windows > MOST_WINDOWS:
+    if method == "auto" and (reader.windows > MOST_WINDOWS or _numbers(reader) > LARGEST):
         method = "words"
     if method != "words":
-        reader.check_windows()
+        _check_size(reader)
     maps = reader.affine_maps() if method in ("auto", "moments") else None
     if method == "moments" and maps is None:
         raise ValueError(
@@ -98,8 +100,23 @@ def state_tracking(
     if chosen == "words":
         return _by_words(reader, chances, length, words or 4000, seed)
     if components is None:
-        components = max(2, min(16, MOST_NUMBERS // (reader.classes * reader.letters * reader.size**2)))
+        components = max(2, min(16, MOST_NUMBERS // _numbers(reader)))
     return _by_moments(reader, maps, chances, length, components if maps is not None else 1, samples, words, seed)
+
+
+def _numbers(reader: WordReader) -> int:
+    """Return how many numbers the covariances of one component of all classes and letters have."""
+    return reader.classes * reader.letters * reader.size**2
+
+
+def _check_size(reader: WordReader) -> None:
+    """Raise if moments would take too much memory."""
+    reader.check_windows()
+    if _numbers(reader) > LARGEST:
+        raise ValueError(
+            f"Moments of a state of {reader.size} numbers, for {reader.classes} classes and {reader.letters} letters, "
+            f"have {_numbers(reader):,} numbers, and {LARGEST:,} are the most: pass method='words'."
+        )
 
 
 def _by_words(reader: WordReader, chances: Tensor, length: int, words: int, seed: int) -> StateTracking:
