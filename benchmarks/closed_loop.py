@@ -2,18 +2,21 @@
 
     python benchmarks/closed_loop.py --network lstm --keep
     python benchmarks/closed_loop.py --network gated-deltanet --device cuda --keep
+    python benchmarks/closed_loop.py --table --keep
 
 A network learns the Penn Treebank by characters (`MNEMOSCOPE_DATA` names the folder with its files). Prompts are pieces
 of the test text at equal distances. From each the network writes on by itself: greedily, and with the mean input under
 its tempered probabilities fed back. The table has the loops that most prompts reach, with intervals over prompts.
-"rate" is the growth of a perturbation per character by the Floquet multipliers, and "measured" the slope of the
-distance between a generated state and the loop, over the prompts whose distances are kept.
+"decay" is the number of characters in which a small perturbation falls to 1/e by the Floquet multipliers, and
+"measured" the same from the distances between generated states and the loop.
 """
 
 from __future__ import annotations
 
+import json
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,7 +25,6 @@ from torch import Tensor
 import mnemoscope as ms
 from common import folder, option_parser, write_json
 from mnemoscope.config import PRESETS, RunConfig
-from mnemoscope.lenses.closed_loop.feedback import read_prompts
 from mnemoscope.tasks import PennTreebank
 from mnemoscope.tasks.penn_treebank import VOCABULARY
 from mnemoscope.training import load_model
@@ -39,6 +41,8 @@ STEPS, MAX_PERIOD = 2000, 256
 TEMPERATURES = (0.1, 0.3, 1.0)
 LISTED = 5
 """Loops of each network that are written down."""
+SHOWN = 0.05
+"""Least share of prompts of a loop in the table."""
 SLOPE = (1e-3, 1e-9)
 """Distances between which the slope is measured."""
 
@@ -80,9 +84,7 @@ def row_of(loops: ms.Loops, seconds: float) -> dict[str, Any]:
         "temperature": loops.temperature,
         "prompts": loops.prompts,
         "settled": loops.settled,
-        "tokens": loops.steps,
         "repeating": int(loops.repeating.sum()),
-        "repeated": [*zip(loops.repeated[:LISTED], loops.repeated_counts.tolist(), strict=False)],
         "loops": len(loops),
         "confirmed": int(loops.confirmed.sum()),
         "size": loops.states.shape[1],
@@ -106,33 +108,66 @@ def row_of(loops: ms.Loops, seconds: float) -> dict[str, Any]:
     }
 
 
-def leading_exponent(model: ms.Model, given: Tensor, temperature: float) -> dict[str, float]:
-    """Return the leading Lyapunov exponent of the closed loop per character, and its error; from four prompts."""
-    dynamics = ms.close_loop(model, temperature=temperature)
-    with torch.no_grad():
-        starts = read_prompts(dynamics, given[:, :4], None)[0]
-    found = ms.lyapunov_spectrum(dynamics, 1, 1000, 1000, starts, progress=False)
-    return {"exponent": float(found.exponents[0]), "exponent_error": float(found.errors[0])}
-
-
-def measure(network: str, seed: int, device: str, steps: int, prompts: int, tokens: int) -> list[dict[str, Any]]:
+def measure(
+    network: str, seed: int, device: str, steps: int, prompts: int, tokens: int, patience: int
+) -> list[dict[str, Any]]:
     """Train one network, and return its rows."""
     run = ms.train(config_of(network, seed, device, steps), progress=False)
     model, task, _ = load_model(run.folder)
-    model = model.to("cpu" if network == "lstm" else device)  # the state of a block is large
+    model = model.cpu()
     assert isinstance(task, PennTreebank)
     given, rows, longest = prompts_of(task, prompts), [], min(MAX_PERIOD, tokens // 4)
-    for temperature in (0.0, *(TEMPERATURES if network == "lstm" else ())):
+    for temperature in (0.0, *TEMPERATURES):
         before = time.perf_counter()
         loops = ms.find_loops(
-            model, given, temperature=temperature, labels=VOCABULARY, steps=tokens, max_period=longest
+            model,
+            given,
+            temperature=temperature,
+            labels=VOCABULARY,
+            steps=tokens,
+            max_period=longest,
+            patience=patience,
         )
         row = row_of(loops, time.perf_counter() - before)
-        if temperature:
-            row |= leading_exponent(model, given, temperature)
         rows.append({"network": network, "seed": seed, "bpc": run.scores["bpc"], **row})
         print(f"{network}, seed {seed}, {run.scores['bpc']:.3f} bits per character: {loops.summary()}", flush=True)
     return rows
+
+
+def table(results: Path) -> str:
+    """Return the rows of the tables in docs/closed-loop.md from the results of a folder: greedy loops, temperatures."""
+    loops, settled = [], []
+    for path in sorted(results.glob("closed_loop_*.json"), key=lambda path: [*NETWORKS].index(path.stem[12:])):
+        rows = json.loads(path.read_text())["rows"]
+        for row in rows:
+            if row["temperature"] == 0:
+                loops += [_table_row(row, loop) for loop in row["listed"] if loop["share"] >= SHOWN] or [
+                    _empty_row(row)
+                ]
+        for seed in dict.fromkeys(row["seed"] for row in rows):
+            shares = [f"{row['settled']:.1%}, {row['loops']}" for row in rows if row["seed"] == seed]
+            settled.append(f"| {path.stem[12:]}, seed {seed} | {' | '.join(shares)} |")
+    return "\n".join([*loops, "", *settled, ""])
+
+
+def _table_row(row: dict[str, Any], loop: dict[str, Any]) -> str:
+    low, high = loop["interval"]
+    middle, first, last = loop["entered"]
+    decay, measured = (None if rate is None else -1 / rate for rate in (loop["rate"], loop["measured"]))
+    cells = (
+        f"{row['network']}, seed {row['seed']} ({row['bpc']:.2f})",
+        f"`{loop['text'].replace(chr(10), '⏎')}`",
+        str(loop["period"]),
+        f"{loop['share']:.1%} ({low:.1%} to {high:.1%})",
+        f"{middle:.0f} ({first:.0f} to {last:.0f})",
+        f"{decay:.1f}, {'–' if measured is None else f'{measured:.1f}'}",
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def _empty_row(row: dict[str, Any]) -> str:
+    share = f"none settled; {row['repeating']} of {row['prompts']} repeat"
+    return f"| {row['network']}, seed {row['seed']} ({row['bpc']:.2f}) | – | – | {share} | – | – |"
 
 
 def main() -> None:
@@ -144,11 +179,18 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=PRESETS["ptb"].steps, help="steps of training")
     parser.add_argument("--prompts", type=int, default=PROMPTS)
     parser.add_argument("--tokens", type=int, default=STEPS, help="characters to generate")
+    parser.add_argument("--patience", type=int, default=0, help="as in find_loops")
+    parser.add_argument("--table", action="store_true", help="write the table from results, without measuring")
     options = parser.parse_args()
+    if options.table:
+        results = folder(options.keep)
+        (results / "closed_loop.md").write_text(table(results))
+        return
     torch.set_num_threads(1)
     rows: list[dict[str, Any]] = []
+    sizes = (options.steps, options.prompts, options.tokens, options.patience)
     for seed in range(options.seeds):
-        rows += measure(options.network, seed, options.device, options.steps, options.prompts, options.tokens)
+        rows += measure(options.network, seed, options.device, *sizes)
         write_json(folder(options.keep) / f"closed_loop_{options.network}.json", rows=rows)
 
 

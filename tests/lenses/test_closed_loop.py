@@ -1,7 +1,9 @@
 """Networks that read their own outputs: planted loops, brute-force references, multipliers, and what is refused."""
 
+from importlib import import_module
 from importlib.util import find_spec
 from math import cos, log, pi, sin
+from pathlib import Path
 
 import pytest
 import torch
@@ -249,7 +251,8 @@ def test_prompts_may_differ_in_length_and_come_batch_first():
 def test_blocks_generate_in_a_closed_loop():
     torch.manual_seed(0)
     model = ms.Model(ms.networks.blocks(4, 8, "gated-deltanet", depth=1, heads=2), 4)
-    loops = ms.find_loops(model, random_prompts(4, 3), steps=200, max_period=8, labels=["the", "of", "a", "in"])
+    words = ["the", "of", "a", "in"]
+    loops = ms.find_loops(model, random_prompts(4, 3), steps=32, max_period=4, patience=0, confirm=1, labels=words)
     assert loops.prompts == 3
     assert all(set(text.split(" ")) <= {"the", "of", "a", "in"} for text in loops.texts)
 
@@ -316,3 +319,13 @@ def test_what_cannot_be_closed_is_refused_with_a_remedy(change, error, match):
     arguments = {"network": random_model(0), "prompts": random_prompts(), "steps": 40, "max_period": 8, **change}
     with pytest.raises(error, match=match):
         ms.find_loops(arguments.pop("network"), arguments.pop("prompts"), arguments.pop("readout", None), **arguments)
+
+
+def test_the_tables_of_the_page_have_the_measured_loops(monkeypatch):
+    root = Path(__file__).parents[2]
+    monkeypatch.syspath_prepend(str(root / "benchmarks"))
+    results = root / "benchmarks" / "results"
+    rows = import_module("closed_loop").table(results)
+    assert (results / "closed_loop.md").read_text(encoding="utf-8") == rows
+    page = (root / "docs" / "closed-loop.md").read_text(encoding="utf-8")
+    assert all(part in page for part in rows.strip().split("\n\n"))

@@ -18,6 +18,7 @@ from mnemoscope.lenses import (
     Behaviour,
     FixedPoints,
     GradientNorms,
+    Loops,
     MeasuredInfluence,
     MemoryCapacity,
     SlowManifold,
@@ -61,6 +62,8 @@ class Inspection:
     """How much of the loss reaches each step, if targets were given; for a run, before and after training."""
     variables: Variables | None = None
     """Variables of a network trained on variable binding, if they could be found."""
+    loops: Loops | None = None
+    """Loops in which a network trained on text ends when it reads its own characters."""
     attention: AttentionFindings | None = None
     """For a network that attends to its past: attention, kept states, and gradients of the loss."""
     tape: TapeFindings | None = None
@@ -82,6 +85,7 @@ class Inspection:
             self.fixed_points,
             self.slow_manifold,
             self.uniform_fixed_points,
+            self.loops,
             self.attention,
             self.tape,
             self.problems,

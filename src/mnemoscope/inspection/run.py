@@ -8,7 +8,8 @@ Which lenses apply depends on the network:
 | network that attends to its past | attention, gradients |
 | large Turing machine | tape, gradients, fixed points on a uniform tape |
 | small Turing machine | tape, gradients, fixed points, and the registered lenses on them |
-| any other | gradients, memory capacity, fixed points, a slow manifold, variables, and the registered lenses on them |
+| any other | gradients, memory capacity, fixed points, a slow manifold, variables, loops of text, and the registered
+  lenses on them |
 
 All but relational networks begin with behaviour, spans and measured influence. Networks that learned a word problem
 also have state tracking.
@@ -29,6 +30,7 @@ from mnemoscope.base.array_types import Float
 from mnemoscope.cells import run_with_cache
 from mnemoscope.inspection.attention import inspect_attention, why_no_fixed_points
 from mnemoscope.inspection.behaviour import behaviour_sections, gradient_section
+from mnemoscope.inspection.closed_loop import inspect_loops, loops_section
 from mnemoscope.inspection.cost import HOW_TO_MEASURE, is_quick
 from mnemoscope.inspection.duration import Duration, inspect_duration
 from mnemoscope.inspection.gradients import gradients_before_and_after
@@ -43,7 +45,7 @@ from mnemoscope.inspection.tape import POOL, TapeFindings, inspect_tape, is_larg
 from mnemoscope.inspection.tracking import inspect_tracking, tracking_section
 from mnemoscope.inspection.uses import add_citations
 from mnemoscope.inspection.variables import inspect_variables, variables_section
-from mnemoscope.lenses import Dynamics, Variables, record_behaviour
+from mnemoscope.lenses import Dynamics, Loops, Variables, record_behaviour
 from mnemoscope.lenses.result import Result
 from mnemoscope.lenses.tape import find_uniform_fixed_points, make_uniform
 from mnemoscope.memory.tape import TuringMachine
@@ -130,7 +132,9 @@ def _inspect_recurrent(run: LoadedRun, tape: TapeFindings | None = None) -> Insp
     )
     variables = inspect_variables(run.model, run.task, batch)
     found = variables if isinstance(variables, Variables) else None
-    sections, lenses, results = [], [], {**mechanism.results, "variables": found}
+    loops = inspect_loops(run.model, run.task)
+    kept_loops = loops if isinstance(loops, Loops) else None
+    sections, lenses, results = [], [], {**mechanism.results, "variables": found, "loops": kept_loops}
     if tape is not None:
         sections.append(tape.section())
         lenses += TapeFindings.lenses
@@ -143,6 +147,9 @@ def _inspect_recurrent(run: LoadedRun, tape: TapeFindings | None = None) -> Insp
     if variables is not None:
         sections.append(variables_section(variables))
         lenses.append("variables")
+    if loops is not None:
+        sections.append(loops_section(loops))
+        lenses.append("closed-loop")
     content = replace(
         page_of_run(run, dynamics),
         fixed_points=mechanism.fixed_points,
@@ -159,6 +166,7 @@ def _inspect_recurrent(run: LoadedRun, tape: TapeFindings | None = None) -> Insp
         fixed_points=mechanism.fixed_points,
         slow_manifold=mechanism.slow_manifold,
         variables=found,
+        loops=kept_loops,
         tape=tape,
     )
 
