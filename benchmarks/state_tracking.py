@@ -17,7 +17,7 @@ import json
 import math
 import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -49,7 +49,7 @@ class Row:
     ninety: float
     ninety_measured: float
     gaussian_half: float
-    """The prediction with one Gaussian for each element."""
+    """The prediction with one Gaussian for each element; NaN if it was not computed."""
     gaussian_ninety: float
     decay: float
     modulus_error: float
@@ -58,14 +58,18 @@ class Row:
     representation: str
     displacement: float
     """Share of a displacement that is left after 24 letters."""
+    attractors: str
+    """Stable fixed points of a tanh network while the identity is repeated, and the elements that they stand for."""
     seconds: float
 
 
-def predict(recipe: Recipe, folder: Path, every: int, samples: int) -> Iterator[Row]:
-    """Yield the row of every n-th network of a recipe."""
+def predict(
+    recipe: Recipe, folder: Path, every: int, samples: int, gaussian: bool, done: Container[tuple[str, int, int]] = ()
+) -> Iterator[Row]:
+    """Yield the row of every n-th network of a recipe, but for those that are done."""
     group, chances = recipe.task.build_group(), recipe.task.letter_probabilities()
     for number, ((length, seed), model, measured) in enumerate(load(recipe, folder)):
-        if number % every:
+        if number % every or (recipe.name, length, seed) in done:
             continue
         began = time.monotonic()
         method = METHODS.get(recipe.kind, "moments")
@@ -73,9 +77,7 @@ def predict(recipe: Recipe, folder: Path, every: int, samples: int) -> Iterator[
             ms.state_tracking, model, group, probabilities=chances, length=len(measured), method=method, samples=samples
         )
         found = lens(words=1000 * (method == "words"), seed=5)
-        plain = found
-        if method == "moments" and found.components > 1:
-            plain = lens(components=1)
+        plain = lens(components=1) if gaussian and method == "moments" else None
         half = (1 + found.chance) / 2
         yield Row(
             recipe.name,
@@ -87,16 +89,29 @@ def predict(recipe: Recipe, folder: Path, every: int, samples: int) -> Iterator[
             measured_crossing(measured, found.period, half),
             found.ninety_time,
             measured_crossing(measured, found.period, 0.9),
-            plain.half_time,
-            plain.ninety_time,
+            math.nan if plain is None else plain.half_time,
+            math.nan if plain is None else plain.ninety_time,
             found.decay,
             found.modulus_error,
             float(found.relations.max()) if found.relations.numel() else math.nan,
             float(found.closure.max()) if found.closure.numel() else math.nan,
             found.representation(),
             float(found.displacement[-1]),
+            attractors(recipe, model) if recipe.kind == "tanh" and 0 in group.letters else "",
             round(time.monotonic() - began, 1),
         )
+
+
+@torch.no_grad()
+def attractors(recipe: Recipe, model: ms.Model) -> str:
+    """Return the stable fixed points with the letter of the identity held, from states that words visit."""
+    identity = torch.eye(recipe.task.input_size, dtype=torch.float64)[recipe.task.build_group().letters.index(0)]
+    inputs = recipe.task.at(20).batch(50, seed=0, number=0).inputs.double()
+    visited = ms.run_with_cache(model.cell, inputs)[1].flat()[-8:].flatten(0, 1)
+    points = ms.find_fixed_points(ms.Dynamics(model.cell, identity), visited, progress=False)
+    stable = torch.tensor([str(kind) == "stable" for kind in points.kind])
+    elements = model.readout(points.states[stable]).argmax(-1).tolist()
+    return f"{len(elements)} stable of {len(points)}: elements {sorted(elements)}"
 
 
 def errors(rows: Sequence[Row], predicted: str, measured: str) -> list[float]:
@@ -148,7 +163,8 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=list(RECIPES), metavar="RECIPE")
     parser.add_argument("--every", type=int, default=1, help="take every n-th network of a recipe")
     parser.add_argument("--samples", type=int, default=6000)
-    parser.add_argument("--rows", type=Path, help="append rows to this file, and write no table")
+    parser.add_argument("--gaussian", action="store_true", help="also predict with one Gaussian for each element")
+    parser.add_argument("--rows", type=Path, help="append rows to this file, but for those in it, and write no table")
     parser.add_argument("--from-rows", nargs="*", type=Path, help="make the table from such files")
     parser.add_argument("--seconds", type=float, default=math.inf)
     given = parser.parse_args()
@@ -167,10 +183,12 @@ def main() -> None:
 
 def _predict_all(given: argparse.Namespace) -> Iterator[Row]:
     end = time.monotonic() + given.seconds
+    lines = given.rows.read_text().splitlines() if given.rows is not None and given.rows.exists() else []
+    done = {(row["recipe"], row["length"], row["seed"]) for row in map(json.loads, lines)}
     for name in given.only:
         if not (given.folder / f"{RECIPES[name].stem}.safetensors").exists():
             continue
-        for row in predict(RECIPES[name], given.folder, given.every, given.samples):
+        for row in predict(RECIPES[name], given.folder, given.every, given.samples, given.gaussian, done):
             if given.rows is not None:
                 with given.rows.open("a") as file:
                     file.write(json.dumps(asdict(row)) + "\n")

@@ -10,7 +10,7 @@ import torch
 
 from mnemoscope.drawing.axes import Figure, label_log_axis, new_figure, style_axes
 from mnemoscope.drawing.palette import LIGHT, PALETTE, Colours
-from mnemoscope.lenses.tracking.result import StateTracking
+from mnemoscope.lenses.tracking.result import StateTracking, period_means
 
 NAMED = 6
 """Largest number of letters with a colour and an entry in the legend each."""
@@ -32,21 +32,21 @@ def draw_state_tracking(result: StateTracking, colours: Colours = LIGHT, *, font
 
 
 def _draw_accuracy(axes: Any, result: StateTracking, colours: Colours) -> None:
-    lengths = result.lengths.numpy()
-    drawn = result.method == "words"
     if result.words:
-        curve = result.measured.numpy()
+        lengths = torch.arange(1, len(result.measured) + 1)
         label = f"measured, {result.words} words"
-        axes.plot(np.arange(1, len(curve) + 1), curve, color=colours["path"], linewidth=2.5, label=label)
-    if not drawn:
-        axes.plot(lengths, result.accuracy.numpy(), color=colours["stable"], linewidth=1.5, label="predicted")
+        curve = period_means(lengths, result.measured, result.period)
+        axes.plot(*curve, color=colours["path"], linewidth=2.5, label=label)
+    if result.method != "words":
+        curve = period_means(result.lengths, result.accuracy, result.period)
+        axes.plot(*curve, color=colours["stable"], linewidth=1.5, label="predicted")
     axes.axhline(result.chance, color=colours["muted"], linewidth=0.8, linestyle=":", label="chance")
     half = result.half_time
     if isfinite(half):
         axes.plot([half], [(1 + result.chance) / 2], "o", color=colours["unstable"], markersize=5)
         axes.annotate(f" {half:.0f}", (half, (1 + result.chance) / 2), color=colours["ink"])
     axes.set(xscale="log", ylim=(0, 1.03), xlabel="letters", ylabel="accuracy", title="Accuracy")
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    _label_lengths(axes)
     axes.legend(frameon=False, loc="lower left")
 
 
@@ -72,9 +72,18 @@ def _draw_moments(axes: Any, result: StateTracking, colours: Colours) -> None:
         positive = np.where(curve.numpy() > 0, curve.numpy(), np.nan)
         axes.plot(lengths, positive, color=colours[colour], linewidth=1.5, label=name)
     axes.set(xscale="log", yscale="log", xlabel="letters", title="Separation and spread of the states")
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    _label_lengths(axes)
     label_log_axis(axes)
     axes.legend(frameon=False, loc="lower left")
+
+
+def _label_lengths(axes: Any) -> None:
+    """Label a logarithmic axis of lengths with 1, 2, 5, 10, ..."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.xaxis.set_minor_formatter(NullFormatter())
 
 
 def _draw_displacement(axes: Any, result: StateTracking, colours: Colours) -> None:

@@ -32,7 +32,7 @@ from mnemoscope.lenses.tracking.words import MOST_WINDOWS, AffineMaps, WordReade
 Method = Literal["auto", "moments", "closure", "words"]
 FLAT = 0.98
 """Accuracy above which the curve is computed at fewer lengths."""
-MOST_NUMBERS = 2_000_000
+MOST_NUMBERS = 600_000
 """Numbers in the covariances of all components before a merger, which limit the default number of components."""
 LARGEST = 20_000_000
 """The same with one component, above which moments are not computed: 160 MB."""
@@ -74,7 +74,7 @@ def state_tracking(
             words instead. "auto" takes "moments" if the step is affine, the state small and a convolution sees few
             letters, else "words".
         components: Gaussians for each element. With 1, the tails are Gaussian. By default 16, or fewer, down to 2, if
-            the covariances of all classes and letters would have more than two million numbers.
+            the covariances of all classes and letters would have more than 600,000 numbers.
         samples: number of states that are drawn at each length.
         words: number of random words to draw, to compare the prediction with the measured accuracy.
         seed: seed of these words.

@@ -85,13 +85,21 @@ def advance(
     A, b = maps.matrices[window, before.letters], maps.offsets[window, before.letters]  # (classes, letters, ...)
     weights = probabilities[before.letters].unsqueeze(-1) * mixtures.weights[before.classes]
     means = mixtures.means[before.classes] @ A.mT + b.unsqueeze(-2)
-    covariances = A.unsqueeze(2) @ mixtures.covariances[before.classes] @ A.mT.unsqueeze(2)
+    covariances = _conjugate(A, mixtures.covariances[before.classes])
     weights, means, covariances = weights.flatten(1), means.flatten(1, 2), covariances.flatten(1, 2)
     if components == 1:
         return _merge(weights, means, covariances, torch.zeros_like(weights, dtype=torch.long), 1)
     directions = _directions(weights, means, covariances)
     bins = _bins(weights, (means @ directions.unsqueeze(-1)).squeeze(-1), components)
     return _merge(weights, means, covariances, bins, components)
+
+
+def _conjugate(A: Float[Tensor, "*batch size size"], C: Float[Tensor, "*batch parts size size"]) -> Tensor:
+    """Return `A C A^T` for several C with the same A, as two large products."""
+    shape = C.shape
+    left = A @ C.movedim(-3, -2).flatten(-2)  # (*batch, size, parts * size)
+    left = left.unflatten(-1, shape[-3::2]).movedim(-2, -3).flatten(-3, -2)
+    return (left @ A.mT).view(shape)
 
 
 def _merge(weights: Tensor, means: Tensor, covariances: Tensor, bins: Tensor, number: int) -> Mixtures:
