@@ -22,7 +22,7 @@ def blocks(page: Path = README) -> list[str]:
 
 
 PAGES = [page for page in sorted((ROOT / "docs").glob("*.md")) if page.name not in ELSEWHERE and blocks(page)]
-LONG = ("house", "interventions", "quickstart", "relations", "reservoirs", "running", "slow-manifolds")
+LONG = ("house", "interventions", "quickstart", "recall", "relations", "reservoirs", "running", "slow-manifolds")
 """Pages whose examples train for seconds, and whose code other tests run too."""
 
 

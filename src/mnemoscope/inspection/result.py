@@ -21,6 +21,7 @@ from mnemoscope.lenses import (
     Loops,
     MeasuredInfluence,
     MemoryCapacity,
+    RecallInterference,
     SlowManifold,
     SpanScores,
     Transitions,
@@ -64,6 +65,8 @@ class Inspection:
     """Variables of a network trained on variable binding, if they could be found."""
     loops: Loops | None = None
     """Loops in which a network trained on text ends when it reads its own characters."""
+    interference: RecallInterference | None = None
+    """Recall of a network trained on key-value recall, predicted from interference, if its layers are affine."""
     attention: AttentionFindings | None = None
     """For a network that attends to its past: attention, kept states, and gradients of the loss."""
     tape: TapeFindings | None = None
@@ -84,6 +87,7 @@ class Inspection:
             self.transitions,
             self.fixed_points,
             self.slow_manifold,
+            self.interference,
             self.uniform_fixed_points,
             self.loops,
             self.attention,

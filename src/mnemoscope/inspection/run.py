@@ -10,6 +10,7 @@ Which lenses apply depends on the network:
 | small Turing machine | tape, gradients, fixed points, and the registered lenses on them |
 | any other | gradients, memory capacity, fixed points, a slow manifold, variables, loops of text, and the registered
   lenses on them |
+| affine layers, trained on key-value recall | interference as well |
 
 All but relational networks begin with behaviour, spans and measured influence. Networks that learned a word problem
 also have state tracking.
@@ -34,6 +35,7 @@ from mnemoscope.inspection.closed_loop import inspect_loops, loops_section
 from mnemoscope.inspection.cost import HOW_TO_MEASURE, is_quick
 from mnemoscope.inspection.duration import Duration, inspect_duration
 from mnemoscope.inspection.gradients import gradients_before_and_after
+from mnemoscope.inspection.interference import inspect_interference, interference_section
 from mnemoscope.inspection.mechanism import TRAJECTORIES, inspect_mechanism, sample_states
 from mnemoscope.inspection.options import DEFAULT_OPTIONS, InspectionOptions, refuse_fixed_point_options
 from mnemoscope.inspection.page import LoadedRun, page_of_run
@@ -150,6 +152,11 @@ def _inspect_recurrent(run: LoadedRun, tape: TapeFindings | None = None) -> Insp
     if loops is not None:
         sections.append(loops_section(loops))
         lenses.append("closed-loop")
+    recall = inspect_interference(run)
+    if recall is not None:
+        sections.append(interference_section(recall))
+        lenses.append("interference")
+        results["interference"] = recall
     content = replace(
         page_of_run(run, dynamics),
         fixed_points=mechanism.fixed_points,
@@ -167,6 +174,7 @@ def _inspect_recurrent(run: LoadedRun, tape: TapeFindings | None = None) -> Insp
         slow_manifold=mechanism.slow_manifold,
         variables=found,
         loops=kept_loops,
+        interference=recall,
         tape=tape,
     )
 

@@ -63,6 +63,11 @@ from mnemoscope.lenses.fixed_points.starts import (
     Several as Several,
 )
 from mnemoscope.lenses.gradients import GradientNorms as GradientNorms, gradient_norms as gradient_norms
+from mnemoscope.lenses.interference import (
+    RecallInterference as RecallInterference,
+    RecallTrials as RecallTrials,
+    recall_interference as recall_interference,
+)
 from mnemoscope.lenses.intervention import Intervention as Intervention, measure_intervention as measure_intervention
 from mnemoscope.lenses.recall import (
     Basin as Basin,

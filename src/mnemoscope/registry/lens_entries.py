@@ -43,6 +43,8 @@ memory-capacity | how well a linear readout recovers each past signal: in closed
     Jaeger 2001 | mnemoscope.lenses:memory_capacity | jaeger2001 | capacity
 design | search for the network that holds most of its past signals at a given norm and spectral radius
     Ganguli et al. 2008 | mnemoscope.lenses:design_memory | ganguli2008 | capacity
+interference | recall of one of many stored values, predicted from the exact weights of all others, without a fit
+    mnemoscope | mnemoscope.lenses:recall_interference | mnemoscope | associative memory
 recall | sequence in which an episodic memory recalls its stored patterns, and whether Phi prescribes it
     Karuvally et al. 2023, Eq 2-8 | mnemoscope.lenses:measure_recall | karuvally2023 | episodic memory
 memory-classes | which fixed points of an episodic memory are stored, reversed, mixtures, unrelated or metastable

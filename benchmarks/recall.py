@@ -1,0 +1,249 @@
+"""Recall of many pairs, predicted from interference without a fit, and by Fisher memory, for networks of many families.
+
+    python benchmarks/recall_networks.py        train the networks first, in runs/recall
+    python benchmarks/recall.py --keep          predict, measure, write benchmarks/results/recall.{json,md,png}
+
+`--share 1/3` measures a third of them, and `--merge runs/bench/recall.*.json` puts the shares
+together.
+
+For every network and every number of pairs, the table compares the measured accuracy with four predictions, from the
+crudest to the one of `ms.recall_interference`:
+
+- mean ratio: the closed form at the mean over queries of the ratio of signal to interference;
+- ratio: the same at the ratio of each query, then averaged;
+- Gaussian: interference as a Gaussian of its true covariance, through the norms, gates and readout of the network;
+- drawn: the interference that queries of other sequences meet, scaled to the power of this one.
+
+The Fisher memory of a stored pair, with noise in every number of the state, is `w_s^T C^-1 w_s` after the last pair, in
+units of the mean squared length of the keys. It is computed for networks of one layer.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import mnemoscope as ms
+from common import command, folder, option_parser, write_json
+from mnemoscope.cells import affine_layers
+from mnemoscope.cells.affine.layer import AffineLayer
+from mnemoscope.drawing.axes import new_figure, style_axes
+from mnemoscope.drawing.palette import LIGHT
+from mnemoscope.lenses.interference.exchange import carried_writes
+from mnemoscope.lenses.interference.ratio import accuracy_at
+from mnemoscope.tasks import KeyValueRecall
+from mnemoscope.training import load_model
+from recall_networks import ROOT, trained
+
+PAIRS = (4, 8, 12, 16, 24, 32, 48, 64)
+METHODS = ("mean ratio", "ratio", "Gaussian", "drawn")
+SEED = 1000
+"""Seed of the test sequences; training uses 0 to 2."""
+GUESSING = 0.05
+"""Accuracy at the fewest pairs below which a network has not learned the task."""
+
+
+def main() -> None:
+    """Predict and measure, or merge earlier measurements."""
+    parser = option_parser(__doc__)
+    parser.add_argument("--root", type=Path, default=ROOT, help="folder of the trained networks")
+    parser.add_argument("--sequences", type=int, default=128, help="test sequences of each number of pairs")
+    parser.add_argument("--draws", type=int, default=8, help="exchanges of the values of each sequence")
+    parser.add_argument("--share", default="0/1", help="part of the networks: 1/3 is the second of three shares")
+    parser.add_argument("--merge", type=Path, nargs="*", help="JSON files of several shares, instead of measuring")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    results = folder(options.keep)
+    if options.merge:
+        parts = [json.loads(path.read_text()) for path in options.merge]
+        networks = sorted((each for part in parts for each in part["networks"]), key=lambda each: each["order"])
+        sequences = parts[0]["sequences"]
+    else:
+        share, shares = (int(number) for number in options.share.split("/"))
+        chosen, sequences = [*enumerate(trained(options.root).items())][share::shares], options.sequences
+        networks = [measured(order, *case, sequences, options.draws) for order, case in chosen]
+        if shares > 1:
+            write_json(results / f"recall.{share}.json", sequences=sequences, networks=networks)
+            return
+    write_json(results / "recall.json", sequences=sequences, networks=networks)
+    (results / "recall.md").write_text(report(networks, sequences))
+    draw(networks).savefig(results / "recall.png", dpi=110)
+    print(f"Written to {results}/recall.{{json,md,png}}")
+
+
+def measured(order: int, name: str, path: Path, sequences: int, draws: int) -> dict[str, Any]:
+    """Return measured and predicted accuracies of one network."""
+    model, task, _ = load_model(path)
+    assert isinstance(task, KeyValueRecall)
+    trials = {}
+    for pairs in PAIRS:
+        batch = task.at(pairs).batch(sequences, SEED, 0, "test")
+        trials[pairs] = ms.RecallTrials(batch.inputs, batch.targets, task.sources(batch))
+    recall = ms.recall_interference(model, trials, draws=draws)
+    mean_ratio = recall.ratios.nanmean(1)
+    low, high = recall.interval()
+    predictions = {
+        "mean ratio": accuracy_at(mean_ratio, recall.dimension, recall.classes),
+        "ratio": recall.closed_form.mean(1),
+        "Gaussian": recall.gaussian.mean(1),
+        "drawn": recall.predicted.mean(1),
+    }
+    family, _, kind = name.rpartition(" ")[0].partition(", ")
+    row = {
+        "order": order,
+        "name": name,
+        "family": family,
+        "kind": kind or "bare",
+        "run": path.name,
+        "layer": recall.recalling_layer,
+        "measured": rounded(recall.measured.mean(1)),
+        "interval": [rounded(low), rounded(high)],
+        "predicted": {method: rounded(accuracy) for method, accuracy in predictions.items()},
+        "median ratio": rounded(recall.ratios.nanmedian(1).values),
+        "fisher": fisher(model, trials) if len(recall.layers) == 1 else None,
+    }
+    print(f"{name}: {recall.summary()}", flush=True)
+    return row
+
+
+@torch.no_grad()
+def fisher(model: ms.Model, trials: dict[int, ms.RecallTrials]) -> list[float]:
+    """Return the mean Fisher memory of a stored pair after the last pair, for each number of pairs."""
+    found = []
+    for given in trials.values():
+        [layer] = affine_layers(model.double(), given.inputs.double())
+        step = given.query_steps()[0]
+        J = pair_memory(layer, step)  # (batch, heads, steps)
+        sources = given.sources[given.asked].unique()
+        found.append(float(J[..., sources].mean()))
+    model.float()
+    return [float(f"{J:.4g}") for J in found]
+
+
+def pair_memory(layer: AffineLayer, step: int) -> Tensor:
+    """Return `w_s^T C^-1 w_s` of every step, for noise of variance 1 in the state, over the mean squared key."""
+    W = carried_writes(layer, step)  # (batch, heads, keys, steps)
+    A = layer.transitions()
+    noise = torch.eye(A.shape[-1], dtype=A.dtype)
+    C = torch.zeros_like(A[0])
+    for each in A[:step]:
+        C = each @ C @ each.mH + noise
+    keys = layer.parts.keys[:step].abs().square().sum(-1).mean(0).unsqueeze(-1)
+    return (W.conj() * torch.linalg.solve(C, W)).sum(-2).real / keys
+
+
+def rounded(numbers: Tensor) -> list[float]:
+    """Return numbers with four digits."""
+    return [float(f"{float(number):.4g}") for number in numbers]
+
+
+def learned(networks: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the networks that recall four pairs better than by guessing."""
+    return [each for each in networks if each["measured"][0] > GUESSING]
+
+
+def rms(networks: list[dict[str, Any]], method: str) -> float:
+    """Return the root mean square difference of a prediction from the measured accuracy, in points."""
+    errors = [np.subtract(each["predicted"][method], each["measured"]) for each in networks]
+    return 100 * float(np.sqrt(np.mean(np.square(errors))))
+
+
+def report(networks: list[dict[str, Any]], sequences: int) -> str:
+    """Return the tables."""
+    known = learned(networks)
+    groups = {(each["family"], each["kind"]): None for each in known}
+    lines = [
+        "# Recall of many pairs, predicted from interference",
+        "",
+        f"`{command()}`: {len(known)} networks that learned the task, {len(PAIRS)} numbers of pairs each, "
+        f"{sequences} test sequences of 16 queries. Trained with 4 to 32 pairs; nothing is fitted to the accuracies. "
+        "The columns are the rms difference from the measured accuracy, in points.",
+        "",
+        f"| family | network | seeds | measured at 4, 16, 32, 64 pairs | {' | '.join(METHODS)} |",
+        "|---|---|---|---|" + "---|" * len(METHODS),
+    ]
+    for family, kind in groups:
+        group = [each for each in known if (each["family"], each["kind"]) == (family, kind)]
+        accuracy = np.mean([each["measured"] for each in group], 0)
+        shown = ", ".join(f"{accuracy[PAIRS.index(pairs)]:.3f}" for pairs in (4, 16, 32, 64))
+        errors = " | ".join(f"{rms(group, method):.1f}" for method in METHODS)
+        lines.append(f"| {family} | {kind} | {len(group)} | {shown} | {errors} |")
+    lines.append(f"| all | | {len(known)} | | " + " | ".join(f"**{rms(known, m):.1f}**" for m in METHODS) + " |")
+    lines += ["", *correlations(known), "", *of_each(known)]
+    failed = [each["name"] for each in networks if each not in known]
+    if failed:
+        lines += ["", f"Did not learn the task, and are left out: {', '.join(failed)}."]
+    return "\n".join(lines) + "\n"
+
+
+def correlations(networks: list[dict[str, Any]]) -> list[str]:
+    """Return the correlations of the measured accuracy with the predictions and with Fisher memory."""
+    measured = np.concatenate([each["measured"] for each in networks])
+    lines = ["| prediction of the accuracy | points | correlation |", "|---|---|---|"]
+    for method in METHODS:
+        predicted = np.concatenate([each["predicted"][method] for each in networks])
+        lines.append(f"| {method} | {len(measured)} | {np.corrcoef(measured, predicted)[0, 1]:.3f} |")
+    single = [each for each in networks if each["fisher"]]
+    measured = np.concatenate([each["measured"] for each in single])
+    for name, memory in fisher_points(single).items():
+        lines.append(f"| {name} | {len(measured)} | {np.corrcoef(measured, memory)[0, 1]:.2f} |")
+    return lines
+
+
+def fisher_points(networks: list[dict[str, Any]]) -> dict[str, np.ndarray]:
+    """Return Fisher memory per pair and in total, for each network and number of pairs."""
+    per_pair = np.concatenate([each["fisher"] for each in networks])
+    total = np.concatenate([np.multiply(each["fisher"], PAIRS) for each in networks])
+    return {"Fisher memory of a pair": per_pair, "Fisher memory of all pairs": total}
+
+
+def of_each(networks: list[dict[str, Any]]) -> list[str]:
+    """Return the measured and the predicted accuracy of every network."""
+    lines = [f"| network | | {' | '.join(map(str, PAIRS))} |", "|---|---|" + "---|" * len(PAIRS)]
+    for each in networks:
+        for label, accuracy in (("measured", each["measured"]), ("drawn", each["predicted"]["drawn"])):
+            numbers = " | ".join(f"{number:.3f}" for number in accuracy)
+            lines.append(f"| {each['name'] if label == 'measured' else ''} | {label} | {numbers} |")
+    return lines
+
+
+def draw(networks: list[dict[str, Any]]) -> Any:
+    """Draw predicted against measured accuracy by three methods, and accuracy against Fisher memory."""
+    known = learned(networks)
+    figure = new_figure(9, 5.6)
+    axes = figure.subplots(2, 3)
+    colours = [LIGHT[name] for name in ("stable", "saddle-1", "saddle-2", "unstable", "marginal", "slow", "saddle-3")]
+    families = list(dict.fromkeys(each["family"] for each in known))
+    styles = {name: (colours[i % len(colours)], "ox^"[i // len(colours)]) for i, name in enumerate(families)}
+    for place, method in zip(axes.flat, METHODS, strict=False):
+        for each in known:
+            colour, marker = styles[each["family"]]
+            place.plot(each["measured"], each["predicted"][method], marker, color=colour, markersize=3, alpha=0.7)
+        place.plot([0, 1], [0, 1], color=LIGHT["muted"], linewidth=0.8)
+        title = f"{method}: rms {rms(known, method):.1f} points"
+        place.set(xlabel="measured", ylabel="predicted", title=title, xlim=(0, 1.02), ylim=(0, 1.02))
+    single = [each for each in known if each["fisher"]]
+    for place, scale, name in ((axes.flat[4], 1, "of a pair"), (axes.flat[5], np.array(PAIRS), "of all pairs")):
+        for each in single:
+            colour, marker = styles[each["family"]]
+            memory = np.multiply(each["fisher"], scale)
+            place.plot(memory, each["measured"], marker, color=colour, markersize=3, alpha=0.7)
+        place.set(
+            xlabel=f"Fisher memory {name}", ylabel="measured", xscale="log", title="Fisher memory", ylim=(0, 1.02)
+        )
+    for name, (colour, marker) in styles.items():
+        axes.flat[5].plot([], [], marker, color=colour, markersize=4, label=name)
+    axes.flat[5].legend(frameon=False, fontsize=6)
+    for place in axes.flat:
+        style_axes(place, LIGHT, 8)
+    return figure
+
+
+if __name__ == "__main__":
+    main()

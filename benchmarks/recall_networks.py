@@ -1,0 +1,110 @@
+"""The networks whose recall `benchmarks/recall.py` predicts: names, configurations, training.
+
+    python benchmarks/recall_networks.py                 train all of them in runs/recall, on a GPU if there is one
+    python benchmarks/recall_networks.py --only kda      those whose name begins so
+
+Every network learns to recall 4 to 32 pairs of 128 keys and 64 values. A bare recurrence has one layer and one head of
+12 keys and 24 values, its readout is linear, and each pair is one input. Blocks have the convolution, norms and gate of
+their publication; key and value of a pair are two inputs.
+"""
+
+from __future__ import annotations
+
+import time
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import mnemoscope as ms
+from mnemoscope.training.run_folder import RunFolder
+
+ROOT = Path("runs") / "recall"
+BATCH, QUERIES = 128, 16
+SIZES: dict[str, dict[str, Any]] = {
+    "retnet": {"key_size": 12},
+    "mamba2": {"state_size": 12},
+    "gla": {"key_size": 12},
+    "hgrn2": {"key_size": 12},
+    "mlstm": {},
+    "deltanet": {"key_size": 12},
+    "gated-deltanet": {"key_size": 12},
+    "kda": {"key_size": 12},
+    "rwkv7": {},
+}
+"""Options of a family that give a head 12 keys; mLSTM and RWKV-7 have as many keys as values, 24."""
+CONVOLVED = ("mamba2", "deltanet", "gated-deltanet", "kda", "rwkv7")
+"""Families whose blocks have a convolution, which combines a key with the value after it in one layer."""
+STACKED = ("retnet", "gla", "mamba2", "deltanet", "gated-deltanet")
+"""Families that are trained with two layers."""
+
+
+def configurations(device: str) -> dict[str, ms.RunConfig]:
+    """Return the configurations by name, such as "gla 1" or "gla, 2 layers 0"; the first seeds of all come first."""
+    made = {}
+    for seed in range(3):
+        for family, options in SIZES.items():
+            made[f"{family} {seed}"] = _configuration(family, options, seed, device)
+        for depth, families in ((1, CONVOLVED), (2, STACKED)):
+            for family in families if seed < 2 else ():
+                options = {"family": family, "depth": depth, "heads": 1, **SIZES[family]}
+                name = f"{family}, {'convolution' if depth == 1 else '2 layers'} {seed}"
+                made[name] = _configuration("blocks", options, seed, device, apart=True)
+    return made
+
+
+def _configuration(cell: str, options: dict[str, Any], seed: int, device: str, apart: bool = False) -> ms.RunConfig:
+    steps, rate = (3000, 5e-3) if apart else (2000, 1e-2)
+    return ms.RunConfig(
+        f"recall-{options.get('family', cell)}",
+        task="key-value-recall",
+        task_options={"queries": QUERIES, "apart": apart},
+        cell=cell,
+        cell_options=options,
+        hidden_size=24,
+        learning_rate=rate,
+        schedule="cosine",
+        clip=1.0,
+        steps=steps,
+        batch_size=BATCH,
+        evaluate_every=steps,
+        checkpoint_every=steps,
+        seed=seed,
+        device=device,  # type: ignore
+        threads=1,
+    )
+
+
+def trained(root: Path = ROOT) -> dict[str, Path]:
+    """Return the folders of the finished networks, by name."""
+    found = {}
+    for device in ("cuda", "cpu"):
+        for name, config in configurations(device).items():
+            folder = config.folder(root)
+            if name not in found and RunFolder(folder).status == "finished":
+                found[name] = folder
+    return {name: found[name] for name in configurations("cpu") if name in found}
+
+
+def main() -> None:
+    """Train the networks that are not yet trained."""
+    parser = ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default="", help="train the networks whose name begins so")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--share", default="0/1", help="part of the networks: 1/3 is the second of three shares")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="start no network after this time")
+    parser.add_argument("--root", type=Path, default=ROOT)
+    options = parser.parse_args()
+    share, shares = (int(number) for number in options.share.split("/"))
+    chosen = [case for case in configurations(options.device).items() if case[0].startswith(options.only)]
+    start = time.perf_counter()
+    for name, config in chosen[share::shares]:
+        if time.perf_counter() - start > 60 * options.minutes:
+            break
+        result = ms.train(config, options.root, progress=False)
+        print(f"{name}: loss {result.loss:.3f}, {time.perf_counter() - start:.0f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+"""Interference between the pairs that a trained network recalls, measured and predicted."""
+
+from __future__ import annotations
+
+from mnemoscope.drawing.axes import new_figure
+from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE
+from mnemoscope.inspection.cost import is_quick
+from mnemoscope.inspection.page import LoadedRun
+from mnemoscope.lenses import RecallInterference, RecallTrials, recall_interference
+from mnemoscope.lenses.interference.figure import draw_recall_interference
+from mnemoscope.report import Section
+from mnemoscope.report.markup import figure_markup
+from mnemoscope.tasks import KeyValueRecall
+
+FACTORS = (0.25, 0.5, 1, 2)
+"""Numbers of pairs, as multiples of the largest in training."""
+SEQUENCES, DRAWS = 48, 4
+"""Sequences of each number of pairs, and exchanges of their values."""
+
+
+def inspect_interference(run: LoadedRun) -> RecallInterference | None:
+    """Predict the recall of a run on key-value recall; None for other tasks and networks, or if it takes long."""
+    task = run.task
+    if not isinstance(task, KeyValueRecall) or not _is_affine(run):
+        return None
+    numbers = sorted({min(max(round(factor * task.most), 1), task.keys) for factor in FACTORS})
+    steps = sum(len(task.at(pairs).batch(1, run.config.seed, 0, "test").mask) for pairs in numbers)
+    if not is_quick(run.model.cell, steps, SEQUENCES, run.options, passes=2 * DRAWS):
+        return None
+    trials = {}
+    for pairs in numbers:
+        batch = task.at(pairs).batch(SEQUENCES, run.config.seed, 0, "test")
+        trials[pairs] = RecallTrials(batch.inputs, batch.targets, task.sources(batch))
+    return recall_interference(run.model, trials, draws=DRAWS)
+
+
+def _is_affine(run: LoadedRun) -> bool:
+    """Return whether any layer is affine in its state."""
+    inputs = run.model.encode(run.task.batch(1, run.config.seed, 0, "test").inputs)
+    return bool(run.model.cell.affine_layers(inputs, run.model.cell.initial_state(1)))
+
+
+def interference_section(recall: RecallInterference) -> Section:
+    """Return the section with measured and predicted recall, and the powers of signal and interference."""
+    figure = draw_recall_interference(recall, COLOUR, figure=new_figure(7.2, 3.8), font_size=PAGE_FONT_SIZE)
+    caption = (
+        f"{recall.measured.shape[1]} new sequences of each number of pairs; bars are 95% intervals over sequences. "
+        f"Dashed: guessing. Right: the power of the value of each step, by its exact weight in the reads."
+    )
+    alt = "Measured and predicted accuracy against the number of pairs, and the power of each step in the queries."
+    return Section(
+        "Interference in recall", recall.summary(), figure_markup(figure, "recall", alt=alt, caption=caption)
+    )

@@ -1,0 +1,191 @@
+"""The interference lens: recall of one of many stored values, predicted from the weights of all others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from mnemoscope.base.array_types import Float, Inexact, Int
+from mnemoscope.base.progress import show_slow
+from mnemoscope.base.validation import check_whole
+from mnemoscope.cells import Model, Network, affine_layers
+from mnemoscope.cells.affine.layer import AffineLayer
+from mnemoscope.cells.convolution import ShortConvolution
+from mnemoscope.lenses.interference.exchange import Recalling
+from mnemoscope.lenses.interference.powers import query_powers
+from mnemoscope.lenses.interference.ratio import accuracy_at
+from mnemoscope.lenses.interference.result import RecallInterference
+from mnemoscope.lenses.interference.trials import RecallTrials, checked_trials
+
+NEARBY = 0.025
+"""Half of the window in which queries with a similar number of interfering values are drawn, as a share of them all."""
+
+
+@show_slow("interference")
+@torch.no_grad()
+def recall_interference(
+    model: Model | Network,
+    trials: Mapping[int, RecallTrials],
+    *,
+    draws: int = 8,
+    reach: int | None = None,
+    seed: int = 0,
+) -> RecallInterference:
+    """Predict how often a network recalls one of many values, from how strongly it still holds the others.
+
+    Nothing is fitted. A layer that is affine in its memory reads a sum: every stored value times a weight that is known
+    exactly. The lens splits what each query reads into the value asked for and the interference of all others. The
+    predicted accuracy is the chance that the answer is right if the value asked for meets the interference of a query
+    in another sequence, of about as many terms, scaled to the power that the weights of this query give it. The
+    network answers with its own norms, gates, upper layers and readout.
+
+    Two cruder predictions are returned as well. `gaussian` replaces the interference by a Gaussian of its covariance.
+    `closed_form` knows, of each query, only the ratio of the powers of signal and interference.
+
+    In a network of several layers, the interference is that in the layer that recalls: the one whose answers suffer
+    most if the value asked for is erased there. The other layers keep their reads, so that interference in them is not
+    predicted.
+
+    Args:
+        model: a network with affine layers and a readout of classes.
+        trials: sequences by the number of pairs that they store.
+        draws: number of other queries whose interference each query meets.
+        reach: number of steps, from that of the value on, that hold the value asked for; by default the steps that the
+            short convolutions of the network span, 1 if it has none.
+        seed: seed of the draws.
+
+    >>> from mnemoscope.cells.affine import GLA
+    >>> from mnemoscope.tasks import KeyValueRecall
+    >>> task = KeyValueRecall(keys=8, values=4, most=8, queries=2).at(3)
+    >>> batch = task.batch(32, seed=0, number=0)
+    >>> model = Model(GLA(task.input_size, 8, key_size=8), task.output_size)
+    >>> recall = recall_interference(model, {3: RecallTrials(batch.inputs, batch.targets, task.sources(batch))})
+    >>> recall.pairs, recall.predicted.shape
+    ((3,), torch.Size([1, 32]))
+
+    """
+    if not isinstance(model, Model):
+        raise TypeError(
+            f"Recall is read from the classes of a Model, which has a readout, but a {type(model).__name__} was given: "
+            f"pass Model(cell, output_size) with the trained readout."
+        )
+    check_whole(1, draws=draws)
+    spanned = _spanned(model) if reach is None else reach
+    check_whole(1, reach=spanned)
+    given = checked_trials(trials)
+    generator = torch.Generator().manual_seed(seed)
+    layers = {pairs: affine_layers(model, each.inputs) for pairs, each in given.items()}
+    without = torch.stack(
+        [_without(model, each, layers[pairs], spanned) for pairs, each in given.items()]
+    )  # (numbers, layers)
+    which = int(without.mean(0).argmin())
+    recalling = [Recalling(model, each, layers[pairs][which], spanned) for pairs, each in given.items()]
+    found = [_recall(each, draws, generator) for each in recalling]
+    power = [query_powers(each.layer, each.trials, spanned) for each in recalling]
+    closed = [accuracy_at(of.ratios(), of.dimension, found[0].classes) for of in power]
+    return RecallInterference(
+        pairs=tuple(given),
+        measured=torch.stack([each.measured for each in found]),
+        predicted=torch.stack([each.predicted for each in found]),
+        gaussian=torch.stack([each.gaussian for each in found]),
+        closed_form=torch.stack([_by_sequence(of, one) for of, one in zip(closed, given.values(), strict=True)]),
+        ratios=pad_sequence([of.ratios() for of in power], batch_first=True, padding_value=torch.nan),
+        signal=power[-1].by_step(asked_for=True),
+        interference=power[-1].by_step(asked_for=False),
+        layers=tuple(layer.name for layer in layers[max(given)]),
+        without=without,
+        dimension=power[-1].dimension,
+        classes=found[0].classes,
+    )
+
+
+class _Recall(NamedTuple):
+    """Recall at one number of pairs."""
+
+    classes: int
+    measured: Float[Tensor, " batch"]
+    predicted: Float[Tensor, " batch"]
+    gaussian: Float[Tensor, " batch"]
+
+
+def _recall(recalling: Recalling, draws: int, generator: torch.Generator) -> _Recall:
+    """Measure the accuracy, and that with the interference of other queries, and with a Gaussian one."""
+    trials = recalling.trials
+    outputs, _ = recalling.model(trials.inputs)
+    queries = [*recalling.queries()]
+    pool = torch.cat([query.direction()[query.asked] for query in queries])  # (queries, heads, values)
+    crowd = torch.cat([query.participation[query.asked] for query in queries]).cpu()
+    sequence = trials.asked.cpu().nonzero()[:, 1]
+    root, answers, first = _covariance_root(pool), [], 0
+    for query in queries:
+        rows = query.asked.nonzero().flatten()
+        mine = torch.arange(first, first + len(rows))
+        first += len(rows)
+        now = []
+        for _ in range(draws):
+            similar = pool[_similar_queries(mine, crowd, sequence, generator).to(pool.device)]
+            noise = torch.randn(similar.shape, generator=generator).to(root)
+            normal = torch.einsum("hef,bhf->bhe", root, noise)
+            for new in (similar, normal):
+                change = torch.zeros_like(query.others)
+                change[rows] = query.power.sqrt()[rows] * new - query.others[rows]
+                now.append(recalling.right(query, change)[rows.cpu()])
+        answers.append(torch.stack([torch.stack(now[kind::2]).mean(0) for kind in (0, 1)]))
+    measured = (outputs.argmax(-1) == trials.targets)[trials.asked].double().cpu()
+    drawn, gaussian = torch.cat(answers, 1)
+    return _Recall(outputs.shape[-1], *(_by_sequence(right, trials) for right in (measured, drawn, gaussian)))
+
+
+def _without(model: Model, trials: RecallTrials, layers: Sequence[AffineLayer], reach: int) -> Float[Tensor, " layers"]:
+    """Return the accuracy if the value asked for is erased in one layer alone."""
+    accuracies = []
+    for layer in layers:
+        recalling = Recalling(model, trials, layer, reach)
+        right = [recalling.right(query, -query.signal) for query in recalling.queries()]
+        accuracies.append(torch.stack(right).nanmean())
+    return torch.stack(accuracies)
+
+
+def _covariance_root(directions: Inexact[Tensor, "queries heads values"]) -> Inexact[Tensor, "heads values values"]:
+    """Return the root R of the second moments of each head: `R R^T` is the mean of `direction direction^T`."""
+    moments = torch.einsum("qhe,qhf->hef", directions, directions.conj()) / len(directions)
+    strengths, vectors = torch.linalg.eigh(moments)
+    return vectors * strengths.clamp_min(0).sqrt().unsqueeze(-2)
+
+
+def _by_sequence(right: Float[Tensor, " queries"], trials: RecallTrials) -> Float[Tensor, " batch"]:
+    """Return the mean over the queries of each sequence."""
+    sequence = trials.asked.cpu().nonzero()[:, 1]
+    total = torch.zeros(trials.asked.shape[1], dtype=torch.float64).index_add_(0, sequence, right)
+    return total / trials.asked.sum(0).cpu()
+
+
+def _similar_queries(
+    mine: Int[Tensor, " asked"],
+    crowd: Float[Tensor, " queries"],
+    sequence: Int[Tensor, " queries"],
+    generator: torch.Generator,
+) -> Int[Tensor, " asked"]:
+    """Draw, for each of some queries, one of another sequence whose interference has about as many terms.
+
+    A sum of many values is nearly Gaussian, and one of a few is not: it often is another stored value. The queries are
+    ordered by the effective number of terms, and drawn within a window of this order, which widens until one is found.
+    """
+    order = crowd.argsort()
+    place = torch.empty_like(order).scatter_(0, order, torch.arange(len(order)))
+    width, drawn = max(4.0, NEARBY * len(order)), mine.clone()
+    while (same := sequence[drawn] == sequence[mine]).any():
+        offset = ((2 * torch.rand(int(same.sum()), generator=generator) - 1) * width).round().long()
+        drawn[same] = order[(place[mine[same]] + offset) % len(order)]
+        width *= 1.1
+    return drawn
+
+
+def _spanned(model: Model) -> int:
+    """Return the number of steps over which the short convolutions of all layers spread an input."""
+    widths = [module.weight.shape[-1] for module in model.modules() if isinstance(module, ShortConvolution)]
+    return 1 + sum(width - 1 for width in widths)

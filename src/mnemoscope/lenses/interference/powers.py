@@ -1,0 +1,55 @@
+"""Powers of signal and interference in the reads of one layer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from mnemoscope.base.array_types import Bool, Float
+from mnemoscope.cells.affine.layer import AffineLayer
+from mnemoscope.lenses.exact_influence.value_path import value_paths
+from mnemoscope.lenses.interference.ratio import participation_ratio
+from mnemoscope.lenses.interference.trials import RecallTrials
+
+
+@dataclass(frozen=True)
+class Powers:
+    """The squared weight of every stored value in every query, times its power about the mean value."""
+
+    energies: Float[Tensor, "queries steps"]
+    """`sum_heads |M_ts (v_s - mean v_s)|^2`; 0 from the step of the query on."""
+    asked_for: Bool[Tensor, "queries steps"]
+    """Steps that hold the value asked for."""
+    dimension: float
+    """Participation ratio of the values asked for."""
+
+    def ratios(self) -> Float[Tensor, " queries"]:
+        """Return the ratio of the power of the value asked for to that of all others; infinite if it is alone."""
+        signal = (self.energies * self.asked_for).sum(1)
+        others = (self.energies * ~self.asked_for).sum(1)
+        return torch.where(signal > 0, signal / others, 0.0)
+
+    def by_step(self, asked_for: bool) -> Float[Tensor, " steps"]:
+        """Return the mean power of each step in the queries that ask for it, or in all others; NaN if there are none.
+
+        A step that no query comes after has no power.
+        """
+        counted = self.asked_for if asked_for else ~self.asked_for
+        return (self.energies * counted).sum(0) / counted.sum(0)
+
+
+def query_powers(layer: AffineLayer, trials: RecallTrials, reach: int) -> Powers:
+    """Return the powers of the values of a layer in every query, in the order of time and then of sequences.
+
+    The value asked for is that of `reach` steps from its source on.
+    """
+    paths = value_paths(layer)
+    energies = replace(paths, values=paths.values - paths.values.mean(0)).energies().sum(1)  # (batch, time, steps)
+    step, sequence = trials.asked.nonzero(as_tuple=True)
+    source, steps = trials.sources[step, sequence], torch.arange(energies.shape[-1], device=step.device)
+    own = (steps >= source.unsqueeze(1)) & (steps < source.unsqueeze(1) + reach)
+    energies = energies[sequence, step].masked_fill(steps >= step.unsqueeze(1), 0.0)
+    first = paths.values[:, :, :: paths.micro_steps]  # of each input, its first write
+    return Powers(energies.double().cpu(), own.cpu(), participation_ratio(first[sequence, :, source].flatten(1)))

@@ -1,0 +1,100 @@
+"""The result of the interference lens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from mnemoscope.base.array_types import Float
+from mnemoscope.lenses.bootstrap import bootstrap_interval
+from mnemoscope.lenses.result import Result
+
+
+@dataclass(frozen=True, repr=False)
+class RecallInterference(Result):
+    """Recall against the number of stored pairs, measured and predicted from interference, one row for each number."""
+
+    noun: ClassVar[str] = "interference in recall"
+    drawn_by: ClassVar[str] = "draw_recall_interference"
+
+    pairs: tuple[int, ...]
+    """Numbers of pairs, in increasing order."""
+    measured: Float[Tensor, "numbers sequences"]
+    """Share of right answers of the network in each sequence."""
+    predicted: Float[Tensor, "numbers sequences"]
+    """Predicted share, with the interference that queries of other sequences meet."""
+    gaussian: Float[Tensor, "numbers sequences"]
+    """Predicted share, with a Gaussian interference of the same covariance."""
+    closed_form: Float[Tensor, "numbers sequences"]
+    """Predicted share from the ratio of signal and interference of each query alone."""
+    ratios: Float[Tensor, "numbers queries"]
+    """Power of the value asked for over that of all others, in each query of the layer that recalls; NaN if a number
+    has fewer queries than another."""
+    signal: Float[Tensor, " steps"]
+    """Mean power of each step in the queries that ask for it, at the largest number of pairs; NaN if none does."""
+    interference: Float[Tensor, " steps"]
+    """Mean power of each step in the other queries."""
+    layers: tuple[str, ...]
+    """Names of the layers."""
+    without: Float[Tensor, "numbers layers"]
+    """Share of right answers if the value asked for is erased in one layer alone."""
+    dimension: float
+    """Participation ratio of the values at the largest number of pairs."""
+    classes: int
+    """Number of possible answers."""
+
+    @property
+    def recalling_layer(self) -> str:
+        """Name of the layer whose values the answers need most."""
+        return self.layers[int(self.without.mean(0).argmin())]
+
+    @property
+    def errors(self) -> Float[Tensor, " numbers"]:
+        """Predicted minus measured accuracy at each number of pairs."""
+        return (self.predicted - self.measured).mean(1)
+
+    @property
+    def rms(self) -> float:
+        """Root mean square of the errors."""
+        return float(self.errors.square().mean().sqrt())
+
+    def interval(self) -> tuple[Float[Tensor, " numbers"], Float[Tensor, " numbers"]]:
+        """Return the 95% interval of the measured accuracy, by a bootstrap over sequences."""
+        return bootstrap_interval(self.measured.T)
+
+    def error_interval(self) -> tuple[Float[Tensor, " numbers"], Float[Tensor, " numbers"]]:
+        """Return the 95% interval of the errors, by a bootstrap over sequences."""
+        return bootstrap_interval((self.predicted - self.measured).T)
+
+    def summary(self) -> str:
+        """Return the predicted and the measured accuracy, how far they differ, and the ratio behind them."""
+        numbers, sequences = f"{self.pairs[0]} pairs", self.measured.shape[1]
+        if len(self.pairs) > 1:
+            numbers = f"{self.pairs[0]} to {self.pairs[-1]} pairs"
+        measured, predicted = (_span(accuracy.mean(1)) for accuracy in (self.measured, self.predicted))
+        low, high = self.error_interval()
+        beyond = int(((low > 0) | (high < 0)).sum())
+        chance = (
+            "no more than the scatter between sequences explains"
+            if beyond == 0
+            else f"more than the scatter between sequences explains at {_count(beyond, len(self.pairs))}"
+        )
+        where = f" in {self.recalling_layer}" if len(self.layers) > 1 else ""
+        ratio = self.ratios[-1].nanmedian()
+        return (
+            f"Recall of {numbers}, predicted from interference without a fit: {predicted}; measured {measured} in "
+            f"{sequences} sequences. The rms difference is {100 * self.rms:.1f} points, {chance}. At "
+            f"{self.pairs[-1]} pairs, the power of the value asked for{where} is {float(ratio):.2g} times that of all "
+            f"others together, in the median query."
+        )
+
+
+def _span(accuracy: Tensor) -> str:
+    first, last = (f"{float(accuracy[place]):.1%}" for place in (0, -1))
+    return first if len(accuracy) == 1 else f"{first} to {last}"
+
+
+def _count(number: int, of: int) -> str:
+    return "this number" if of == 1 else f"{number} of {of} numbers"

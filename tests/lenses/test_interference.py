@@ -1,0 +1,217 @@
+"""Recall predicted from interference."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+import mnemoscope as ms
+from mnemoscope.cells import Model, affine_layers
+from mnemoscope.cells.affine import AffineCell
+from mnemoscope.cells.affine.parts import Parts
+from mnemoscope.lenses.interference import lens
+from mnemoscope.lenses.interference.exchange import Recalling, carried_writes, values_written
+from mnemoscope.lenses.interference.powers import query_powers
+from mnemoscope.lenses.interference.ratio import accuracy_at, participation_ratio
+from mnemoscope.tasks import KeyValueRecall
+
+TASK = KeyValueRecall(keys=10, values=6, most=10, queries=3)
+
+
+def trials(pairs=5, sequences=12, task=TASK, dtype=torch.float64):
+    task = task.at(pairs)
+    batch = task.batch(sequences, seed=1, number=0)
+    return ms.RecallTrials(batch.inputs.to(dtype), batch.targets, task.sources(batch))
+
+
+class PlainAttention(AffineCell):
+    """Linear attention with given codes of the keys; the values are one-hot."""
+
+    def __init__(self, codes, values):
+        super().__init__(len(codes) + values, values, heads=1, keys=codes.shape[1])
+        self.project = nn.Identity()
+        self.codes = nn.Parameter(codes)
+
+    def parts(self, features):
+        shown, value = features.split([len(self.codes), self.values], dim=-1)
+        key = (shown @ self.codes).unsqueeze(-2)
+        return Parts(key, key, value.unsqueeze(-2), torch.zeros_like(key[..., :1]))
+
+
+def attention(codes, task):
+    """Return a network that answers with the value it reads most of."""
+    model = Model(PlainAttention(codes, task.values), task.values).double()
+    model.readout.weight.data = torch.eye(task.values, dtype=torch.float64)
+    model.readout.bias.data.zero_()
+    return model
+
+
+def test_orthogonal_keys_do_not_interfere():
+    recall = ms.recall_interference(attention(torch.eye(10), TASK), {5: trials()}, draws=2)
+    for accuracy in (recall.measured, recall.predicted, recall.gaussian, recall.closed_form):
+        assert (accuracy == 1).all()
+    assert recall.ratios.isinf().all()
+    assert (recall.interference[:5] == 0).all()
+    assert (recall.signal[:5] > 0).all()
+    assert "the power of the value asked for is inf times" in recall.summary()
+
+
+def test_the_prediction_agrees_with_an_accuracy_that_interference_limits():
+    task = KeyValueRecall(keys=40, values=16, queries=8)
+    generator = torch.Generator().manual_seed(0)
+    model = attention(torch.randn(40, 6, generator=generator) / 6**0.5, task)
+    recall = ms.recall_interference(model, {pairs: trials(pairs, 48, task) for pairs in (24, 4)}, draws=4)
+    assert recall.pairs == (4, 24)
+    measured = recall.measured.mean(1)
+    assert measured[0] > 0.85 > 0.6 > measured[1] > 0.3
+    assert recall.rms < 0.03
+    assert recall.summary().startswith("Recall of 4 to 24 pairs, predicted from interference without a fit: ")
+
+
+def test_the_summary_compares_the_difference_with_the_scatter_between_sequences():
+    recall = ms.recall_interference(attention(torch.eye(10), TASK), {5: trials(), 2: trials(2)}, draws=1)
+    assert "0.0 points, no more than the scatter between sequences explains." in recall.summary()
+    wrong = replace(recall, predicted=recall.measured - 0.5)
+    assert "50.0 points, more than the scatter between sequences explains at 2 of 2 numbers." in wrong.summary()
+    one = ms.recall_interference(attention(torch.eye(10), TASK), {5: trials()}, draws=1)
+    assert "explains at this number." in replace(one, predicted=one.measured - 0.5).summary()
+
+
+NETWORKS = {
+    "gla": lambda: ms.networks.gla(16, 8, heads=2),
+    "mlstm": lambda: ms.networks.mlstm(16, 8, heads=2),
+    "retnet": lambda: ms.networks.retnet(16, 8, heads=2, key_size=4),
+    "mamba": lambda: ms.networks.mamba(16, 8, state_size=3),
+    "deltaproduct": lambda: ms.networks.deltaproduct(16, 8, heads=2, factors=2),
+}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_query_reads_the_value_asked_for_and_all_others(name):
+    """Against the recurrence itself, with the deviations of some values set to 0 in all sequences."""
+    torch.manual_seed(0)
+    model, given = Model(NETWORKS[name](), 6).double(), trials(sequences=4)
+    with torch.no_grad():
+        [layer] = affine_layers(model, given.inputs)
+        values, micro = layer.parts.values, layer.parts.micro_steps
+        deviations = values - values.mean(1, keepdim=True)
+        recalling = Recalling(model, given, layer, reach=2)
+        for query in recalling.queries():
+            own = torch.zeros(values.shape[:2], dtype=torch.bool)
+            for sequence, source in enumerate(given.sources[query.step].tolist()):
+                own[source : min(source + 2, query.step), sequence] = source >= 0
+            others = ~own & (torch.arange(len(own)) < query.step).unsqueeze(1)
+            for chosen, part in ((own, query.signal), (others, query.others)):
+                removed = deviations * chosen.view(*chosen.shape, *(1,) * (values.dim() - 2))
+                less = replace(layer, parts=layer.parts._replace(values=values - removed)).reads()[query.step]
+                assert torch.allclose((layer.reads()[query.step] - less).real, part)
+            # reading more by the removed part, the network answers as the recurrence without it
+            less = replace(layer, parts=layer.parts._replace(values=values - removed))
+            expected = model.readout(less.outputs())[query.step].argmax(-1) == given.targets[query.step]
+            right = recalling.right(query, -query.others)
+            assert torch.equal(right[query.asked], expected[query.asked].double())
+            assert right[~query.asked].isnan().all()
+            assert micro in (1, 2)
+
+
+def test_unchanged_reads_of_any_layer_give_the_answers_of_the_network():
+    torch.manual_seed(0)
+    given = trials(task=replace(TASK, apart=True))
+    model = Model(ms.networks.blocks(16, 8, "gated-deltanet", depth=2, heads=1), 6).double()
+    with torch.no_grad():
+        answers = (model(given.inputs)[0].argmax(-1) == given.targets).double()
+        for layer in affine_layers(model, given.inputs):
+            recalling = Recalling(model, given, layer, reach=4)
+            for query in recalling.queries():
+                right = recalling.right(query, torch.zeros_like(query.others))
+                assert torch.equal(right[query.asked], answers[query.step, query.asked])
+
+
+def test_interference_is_that_of_other_sequences_and_its_gaussian_has_the_same_moments():
+    sequence, crowd = torch.tensor([0, 0, 1, 1, 2]), torch.tensor([1.0, 5.0, 2.0, 4.0, 3.0])
+    generator = torch.Generator().manual_seed(0)
+    drawn = torch.stack(
+        [lens._similar_queries(torch.tensor([0, 2, 4]), crowd, sequence, generator) for _ in range(200)]
+    )
+    assert [sorted(set(column.tolist())) for column in drawn.T] == [[2, 3, 4], [0, 1, 4], [0, 1, 2, 3]]
+    many = torch.arange(1000).double()
+    near = lens._similar_queries(torch.arange(300, 700), many, torch.arange(1000), generator)
+    assert 15 < (near - torch.arange(300, 700)).abs().max() <= 30
+    directions = torch.randn(7, 2, 3, dtype=torch.float64, generator=generator)
+    root = lens._covariance_root(directions)
+    moments = torch.stack([torch.outer(row, row) for row in directions[:, 1]]).mean(0)
+    assert torch.allclose(root[1] @ root[1].mT, moments)
+
+
+def test_the_layer_that_recalls_is_found_and_named():
+    torch.manual_seed(0)
+    task = replace(TASK, apart=True)
+    model = Model(ms.networks.blocks(16, 8, "mamba2", depth=2, heads=1, state_size=4), 6)
+    recall = ms.recall_interference(model, {5: trials(task=task, dtype=torch.float32)}, draws=1)
+    assert recall.layers == ("layers.0", "layers.1")
+    assert recall.recalling_layer == recall.layers[int(recall.without[0].argmin())]
+    assert f"asked for in {recall.recalling_layer} is" in recall.summary()
+    assert "Recall of 5 pairs, " in recall.summary()
+
+
+def test_carried_writes_make_the_state():
+    torch.manual_seed(0)
+    given = trials()
+    with torch.no_grad():
+        [layer] = affine_layers(NETWORKS["deltaproduct"]().double(), given.inputs)
+        assert torch.allclose(carried_writes(layer, 4) @ values_written(layer)[:, :, :8], layer.states()[3])
+
+
+def test_powers_are_those_of_the_terms_of_the_read():
+    torch.manual_seed(0)
+    given, codes = trials(), torch.randn(10, 4, dtype=torch.float64)
+    with torch.no_grad():
+        [layer] = affine_layers(attention(codes, TASK), given.inputs)
+        found = query_powers(layer, given, reach=2)
+    queries = given.asked.nonzero().tolist()
+    keys, values = given.inputs.split([10, 6], dim=-1)
+    spread = values - values.mean(1, keepdim=True)
+    for row, (step, sequence) in enumerate(queries):
+        weights = (keys[:step, sequence] @ codes) @ (codes.mT @ keys[step, sequence])
+        terms = (weights.unsqueeze(1) * spread[:step, sequence]).square().sum(1)
+        assert torch.allclose(found.energies[row, :step], terms)
+        assert (found.energies[row, step:] == 0).all()
+        own = slice(int(given.sources[step, sequence]), int(given.sources[step, sequence]) + 2)
+        assert torch.allclose(found.ratios()[row], terms[own].sum() / (terms.sum() - terms[own].sum()))
+
+
+def test_accuracy_follows_the_ratio_as_in_a_simulation():
+    generator = torch.Generator().manual_seed(0)
+    noise = torch.randn(100_000, 8, generator=generator, dtype=torch.float64)
+    noise[:, 0] += (0.3 * 10) ** 0.5  # one class has a signal
+    simulated = (noise.argmax(1) == 0).double().mean()
+    predicted = accuracy_at(torch.tensor([0.3, 0.0, torch.inf]), 10, 8)
+    assert predicted[0] == pytest.approx(float(simulated), abs=0.006)  # four standard deviations
+    assert predicted[1:].tolist() == pytest.approx([1 / 8, 1.0])
+    assert participation_ratio(torch.zeros(3, 2)) == 1.0
+
+
+def test_wrong_trials_are_refused():
+    model = attention(torch.eye(10), TASK)
+    with pytest.raises(ValueError, match="at least one number of pairs"):
+        ms.recall_interference(model, {})
+    with pytest.raises(ValueError, match=r"at least two, but they have \[1\]"):
+        ms.recall_interference(model, {5: trials(sequences=1)})
+    with pytest.raises(ValueError, match="one of those with 5 pairs does not"):
+        ms.recall_interference(model, {5: trials()._replace(sources=torch.full((8, 12), -1))})
+    with pytest.raises(ValueError, match="sources of 5 pairs name later steps"):
+        ms.recall_interference(model, {5: trials()._replace(sources=torch.full((8, 12), 7))})
+    with pytest.raises(TypeError, match="but a PlainAttention was given"):
+        ms.recall_interference(model.cell, {5: trials()})
+
+
+def test_the_figure_shows_measured_and_predicted_recall(tmp_path):
+    model = attention(torch.randn(10, 4, generator=torch.Generator().manual_seed(0)), TASK)
+    recall = ms.recall_interference(model, {2: trials(2), 5: trials()}, draws=1)
+    accuracy, power = recall.figure().axes
+    labels = [text.get_text() for text in accuracy.get_legend().get_texts()]
+    assert labels == ["predicted", "Gaussian interference", "signal to noise alone", "measured"]
+    assert power.get_title() == "Power of each step, 5 pairs"
+    recall.save(tmp_path / "recall.safetensors")
+    assert torch.equal(ms.RecallInterference.load(tmp_path / "recall.safetensors").predicted, recall.predicted)
