@@ -82,7 +82,7 @@ def value_part(layer):
 def test_random_directions_are_unbiased_within_their_error(core):
     torch.manual_seed(1)
     [layer] = affine_layers(core().double().requires_grad_(False), randn(4, 1, 3))
-    exact, found = full_path(layer, 0).energies, full_path(layer, 60, seed=3)
+    exact, found = full_path(layer, 0).energies, full_path(layer, 32, seed=3)
     later = exact > 0
     errors = (found.energies[later] / exact[later] - 1).abs()
     assert float(errors.max()) < 4 * found.standard_error
@@ -168,7 +168,7 @@ def test_summaries_of_a_small_matrix():
     assert windows(ENERGIES, ROWS, length, 0.9).item() == pytest.approx(5 / 3)
     assert participations(ENERGIES, ROWS, length).item() == pytest.approx((1 + 36 / 20 + 81 / 45) / 3)
     assert kept_for(ENERGIES, ROWS).tolist() == [1, 1, 0]
-    assert retention(ENERGIES, ROWS)[:2].tolist() == pytest.approx([4 / 5, 6 / 5])
+    assert retention(ENERGIES, ROWS)[:2].tolist() == pytest.approx([4 / 6, 6 / 4])  # lag 2 has one input alone
     assert retention(ENERGIES, ROWS)[2].isnan()
 
 
@@ -226,10 +226,10 @@ def test_the_value_path_alone_and_long_sequences(monkeypatch):
 
 
 def test_estimates_state_their_error(model):
-    found = ms.influence(model, torch.randint(5, (TIME, 1)), directions=8, rows=2)
-    assert found.model_error == 0.5
-    assert "standard error of a single influence is at most 50%" in found.summary()
+    found = ms.influence(model, torch.randint(5, (TIME, 1)), directions=2, rows=2)
+    assert found.model_error == 1
     assert "standard error of a single influence is at most 100%" in found.summary()
+    assert "standard error of a single influence is at most 200%" in found.summary()
     assert "interval" not in found.summary()  # of one sequence
 
 

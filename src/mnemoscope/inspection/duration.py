@@ -16,9 +16,11 @@ from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE
 from mnemoscope.inspection.cost import HOW_TO_MEASURE, is_quick
 from mnemoscope.inspection.options import InspectionOptions
+from mnemoscope.inspection.past_inputs import find_past_inputs, has_affine_layers, past_input_sections
 from mnemoscope.inspection.transitions import TITLE as TRANSITIONS_TITLE, inspect_transitions, transitions_section
 from mnemoscope.lenses import (
     GradientNorms,
+    Influence,
     MeasuredInfluence,
     MemoryCapacity,
     Transitions,
@@ -28,6 +30,7 @@ from mnemoscope.lenses import (
 from mnemoscope.lenses.capacity.figure import draw_capacity
 from mnemoscope.lenses.replacement.figure import draw_measured_influence
 from mnemoscope.lenses.result import Result
+from mnemoscope.lenses.token_labels import Labels
 from mnemoscope.memory.attention import Attentive
 from mnemoscope.memory.tape import TuringMachine
 from mnemoscope.report import Section
@@ -45,19 +48,21 @@ class Duration:
     """Findings on how long a network remembers, and the sections of its page."""
 
     gradients: GradientNorms | None = None
+    influence: Influence | None = None
     measured_influence: MeasuredInfluence | None = None
     capacity: MemoryCapacity | None = None
     transitions: Transitions | None = None
-    parts: list[Callable[[], Section]] = field(default_factory=list)
-    """Functions that draw the sections."""
+    parts: list[Callable[[], Section | list[Section]]] = field(default_factory=list)
+    """Functions that draw a section, or several."""
     lenses: list[str] = field(default_factory=list)
 
     def sections(self) -> list[Section]:
         """Return the sections of the page."""
-        return [part() for part in self.parts]
+        drawn = [part() for part in self.parts]
+        return [section for part in drawn for section in (part if isinstance(part, list) else [part])]
 
-    def add(self, lens: str, section: Callable[[], Section]) -> None:
-        """Add the section of a lens that was applied."""
+    def add(self, lens: str, section: Callable[[], Section | list[Section]]) -> None:
+        """Add the section of a lens that was applied, or several."""
         self.lenses.append(lens)
         self.parts.append(section)
 
@@ -70,6 +75,7 @@ class Duration:
         """The results by name."""
         named = {
             "gradients": self.gradients,
+            "influence": self.influence,
             "measured-influence": self.measured_influence,
             "capacity": self.capacity,
             "transitions": self.transitions,
@@ -88,24 +94,45 @@ def inspect_duration(
     *,
     readout: Callable[[Tensor], Tensor] | None = None,
     lengths: Int[Tensor, " batch"] | None = None,
+    labels: Labels | None = None,
     wanted: Callable[[str], bool] = lambda name: True,
     found: Duration | None = None,
 ) -> Duration:
-    """Measure the influence of the inputs and the memory capacity of a network that takes sequences time first.
+    """Find the influence of the inputs and the memory capacity of a network that takes sequences time first.
 
     The capacity of networks with attention or a tape is not measured, since their states are read at many places. If
     layers are affine in their state, the operators of their steps are computed, too. The results are added to `found`,
     if it is given.
     """
     found = Duration() if found is None else found
+    if inputs is not None and wanted("influence") and has_affine_layers(network, inputs):
+        add_past_inputs(found, network, inputs, options, lengths, labels)
     if inputs is not None and inputs.shape[1] > 1 and wanted("measured-influence"):
         _add_influence(found, network, inputs, options, {"readout": readout, "lengths": lengths})
     cell = network.cell if isinstance(network, Model) else network
     if not isinstance(cell, Attentive | TuringMachine) and cell.input_size is not None and wanted("memory-capacity"):
         _add_capacity(found, cell, _encoded(network, inputs), options)
     if inputs is not None and wanted("transitions"):
-        _add_transitions(found, network, inputs, lengths, options)
+        add_transitions(found, network, inputs, lengths, options)
     return found
+
+
+def add_past_inputs(
+    found: Duration,
+    network: Cell | Model,
+    inputs: Tensor,
+    options: InspectionOptions,
+    lengths: Int[Tensor, " batch"] | None,
+    labels: Labels | None,
+) -> None:
+    """Add what a network with affine layers keeps of its inputs."""
+    influence = find_past_inputs(network, inputs, options, lengths=lengths, labels=labels)
+    if influence is None:
+        reason = f"Not computed, since {len(inputs):,} steps of this network take long. {HOW_TO_MEASURE}"
+        found.explain("What it keeps of its inputs", reason)
+        return
+    found.influence = influence
+    found.add("influence", partial(past_input_sections, influence))
 
 
 def influence_section(influence: MeasuredInfluence) -> Section:
@@ -167,9 +194,10 @@ def _add_capacity(found: Duration, cell: Cell, encoded: Tensor | None, options: 
     found.add("memory-capacity", partial(capacity_section, capacity, feature, strength))
 
 
-def _add_transitions(
+def add_transitions(
     found: Duration, network: Cell | Model, inputs: Tensor, lengths: Tensor | None, options: InspectionOptions
 ) -> None:
+    """Add what each step does to the state of a network with affine layers."""
     result = inspect_transitions(network, inputs, lengths, options)
     if isinstance(result, str):
         found.explain(TRANSITIONS_TITLE, result)

@@ -22,14 +22,17 @@ from mnemoscope.inspection.behaviour import behaviour_sections, gradient_section
 from mnemoscope.inspection.duration import Duration, inspect_duration
 from mnemoscope.inspection.mechanism import TRAJECTORIES, Mechanism, inspect_mechanism
 from mnemoscope.inspection.options import DEFAULT_OPTIONS, InspectionOptions, refuse_fixed_point_options
+from mnemoscope.inspection.past_inputs import why_no_search
 from mnemoscope.inspection.result import Inspection
 from mnemoscope.inspection.run import inspect_run
 from mnemoscope.inspection.tape import is_large
+from mnemoscope.inspection.tokens import inspect_tokens
 from mnemoscope.inspection.uses import add_citations
 from mnemoscope.inspection.variables import variables_section
 from mnemoscope.lenses import Behaviour, Dynamics, Variables, find_variables, record_behaviour
 from mnemoscope.lenses.behaviour.scores import check_targets
 from mnemoscope.lenses.result import Result
+from mnemoscope.lenses.token_labels import Labels
 from mnemoscope.memory.tape import TuringMachine
 from mnemoscope.report import NetworkPage, sentences
 from mnemoscope.report.markup import check_report_extra
@@ -37,7 +40,7 @@ from mnemoscope.report.markup import check_report_extra
 Readout = Callable[[Tensor], Tensor]
 Contexts = Mapping[str, Sequence[float] | Tensor] | Sequence[float] | Tensor
 """Constant inputs by name, or one constant input."""
-ON_THE_CELL = ("behaviour", "gradients", "measured-influence", "memory-capacity", "transitions")
+ON_THE_CELL = ("behaviour", "gradients", "influence", "measured-influence", "memory-capacity", "transitions")
 """Lenses that need no fixed points."""
 ON_REQUEST = ("variables",)
 """Lenses that "auto" does not include: for a network without variables they take long and find nothing."""
@@ -56,6 +59,7 @@ def inspect(
     lengths: Lengths | None = None,
     readout: Readout | None = None,
     contexts: Contexts | None = None,
+    labels: Labels | None = None,
     lenses: Literal["auto"] | Collection[str] = "auto",
     name: str | None = None,
     options: InspectionOptions = DEFAULT_OPTIONS,
@@ -66,7 +70,8 @@ def inspect(
 
     Args:
         network: torch.nn.RNN, GRU or LSTM, a cell or a `Model`; or the folder of a run, which knows all the rest.
-        inputs: trials (time, batch, features), or (batch, time, features) for a module with `batch_first=True`. The
+        inputs: trials (time, batch, features), or (batch, time, features) for a module with `batch_first=True`; or
+            token numbers, (time, batch) or (batch, time), of a network that has an embedding and affine layers. The
             search for fixed points starts from the states that they lead to. Without them it starts at random, and
             the page does not show behaviour.
         targets: the right answers, in the same layout: float values of the shape of the outputs, bool bits, or class
@@ -77,9 +82,11 @@ def inspect(
         readout: from the outputs of the network to its answers, such as a torch.nn.Linear.
         contexts: constant inputs at which to search for fixed points: one, or several by name, such as
             `{"attend colour": [1, 0], "attend motion": [0, 1]}`. Zeros by default.
+        labels: names of the inputs of each step, for networks with affine layers: a list of strings, one such list for
+            each trial, or a tokenizer.
         lenses: "auto", or the names of the lenses to apply, as `mnemoscope list lenses` prints them: behaviour,
-            gradients, measured-influence, memory-capacity, transitions, fixed-points, slow-manifold, spectra, fisher,
-            variables.
+            gradients, influence, measured-influence, memory-capacity, transitions, fixed-points, slow-manifold,
+            spectra, fisher, variables.
         name: title of the page.
         options: seed, number of starts, progress bars, and whether to run measurements that take long.
 
@@ -92,7 +99,7 @@ def inspect(
 
     """
     if isinstance(network, str | Path):
-        given = (inputs, targets, mask, lengths, readout, contexts, name)
+        given = (inputs, targets, mask, lengths, readout, contexts, labels, name)
         if any(value is not None for value in given) or lenses != "auto":
             raise ValueError("A run has its own task, trials and readout; omit all arguments but options.")
         return inspect_run(network, options=options)
@@ -101,6 +108,11 @@ def inspect(
     if not all(torch.isfinite(weight).all() for weight in network.parameters()):
         raise ValueError("The network has NaN or infinite weights.")
     wanted = _wanted(lenses, inputs, targets)
+    if isinstance(inputs, Tensor) and inputs.dim() == 2 and not inputs.is_floating_point() and not inputs.is_complex():
+        _refuse_for_tokens(
+            lenses, {"targets": targets, "mask": mask, "readout": readout, "contexts": contexts}, options
+        )
+        return inspect_tokens(model or cell, inputs, lengths=lengths, labels=labels, name=name, options=options)
     dynamical = cell  # remembers the layout of the network, in which its results take trajectories
     trials = None if inputs is None else _checked_inputs(inputs, lengths, cell, model)
     check_targets(targets, mask)
@@ -122,7 +134,7 @@ def inspect(
         counts = mask if trials.mask is None else trials.mask & (True if mask is None else mask)
         duration.gradients = measure_gradients(cell, _encoded(model, trials.xs), targets, answer, counts, steps)
         duration.add("gradients", partial(gradient_section, duration.gradients))
-    settings = {"readout": readout, "lengths": steps, "wanted": wanted, "found": duration}
+    settings = {"readout": readout, "lengths": steps, "labels": labels, "wanted": wanted, "found": duration}
     inspect_duration(model or cell, None if trials is None else trials.xs, options, **settings)
     reason = _why_no_fixed_points(cell)
     if reason:
@@ -168,12 +180,22 @@ def _wanted(
     on_points = [lens for lens in lenses if lens not in (*ON_THE_CELL, "fixed-points", *ON_REQUEST)]
     if on_points and "fixed-points" not in lenses:
         raise ValueError(f'The lens {on_points[0]!r} looks at fixed points; add "fixed-points".')
-    for lens in ("behaviour", "measured-influence", "transitions"):
+    for lens in ("behaviour", "influence", "measured-influence", "transitions"):
         if lens in lenses and inputs is None:
             raise ValueError(f'The lens "{lens}" needs inputs.')
     if "gradients" in lenses and targets is None:
         raise ValueError('The lens "gradients" needs inputs and targets: it follows the loss back through time.')
     return lambda lens: lens in lenses
+
+
+def _refuse_for_tokens(lenses: Any, given: dict[str, Any], options: InspectionOptions) -> None:
+    """Raise if something was given that does not apply to inputs that are token numbers."""
+    for name, value in given.items():
+        if value is not None:
+            raise ValueError(f"Inputs that are token numbers are inspected without {name}; omit {name}.")
+    if lenses not in ("auto", "influence", ["influence"], ("influence",)):
+        raise ValueError('Inputs that are token numbers are inspected by the lens "influence" alone; omit lenses.')
+    refuse_fixed_point_options(options, "The inputs are token numbers.")
 
 
 def _checked_inputs(
@@ -214,7 +236,7 @@ def _encoded(model: Model | None, inputs: Tensor) -> Tensor:
 def _why_no_fixed_points(cell: Cell) -> str:
     if isinstance(cell, TuringMachine) and is_large(cell):
         return "The state is too large for a list of fixed points; the page of a run shows those with equal slots."
-    return why_no_fixed_points(cell) or ""
+    return why_no_fixed_points(cell) or why_no_search(cell)
 
 
 def _mechanism(
@@ -314,6 +336,7 @@ def _collect(
         add_citations(content, lenses),
         results,
         behaviour=behaviour,
+        influence=duration.influence,
         measured_influence=duration.measured_influence,
         capacity=duration.capacity,
         transitions=duration.transitions,

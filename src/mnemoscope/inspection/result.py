@@ -18,6 +18,7 @@ from mnemoscope.lenses import (
     Behaviour,
     FixedPoints,
     GradientNorms,
+    Influence,
     Loops,
     MeasuredInfluence,
     MemoryCapacity,
@@ -46,6 +47,8 @@ class Inspection:
     """Answers of the network on the given inputs, or on the test trials of its task."""
     spans: SpanScores | None = None
     """Accuracy of a run at several delays, lengths or numbers of items, if its task has such a setting."""
+    influence: Influence | None = None
+    """How much past inputs matter for outputs, if there are inputs and the network has affine layers."""
     measured_influence: MeasuredInfluence | None = None
     """How much an input changes later outputs and states, if there are inputs."""
     capacity: MemoryCapacity | None = None
@@ -83,6 +86,7 @@ class Inspection:
         findings = (
             self.behaviour,
             self.spans,
+            self.influence,
             self.measured_influence,
             self.transitions,
             self.fixed_points,

@@ -7,19 +7,20 @@ Which lenses apply depends on the network:
 | relational network | problems, relations, occlusion, drift |
 | network that attends to its past | attention, gradients |
 | large Turing machine | tape, gradients, fixed points on a uniform tape |
+| large network of affine layers | gradients, influence, transitions, memory capacity |
 | small Turing machine | tape, gradients, fixed points, and the registered lenses on them |
 | any other | gradients, memory capacity, fixed points, a slow manifold, variables, loops of text, and the registered
   lenses on them |
 | affine layers, trained on key-value recall | interference as well |
 
-All but relational networks begin with behaviour, spans and measured influence. Networks that learned a word problem
-also have state tracking.
+All but relational networks begin with behaviour, spans and measured influence, and those with layers that are affine in
+their state with the influence of past inputs. Networks that learned a word problem also have state tracking.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,7 @@ from mnemoscope.inspection.interference import inspect_interference, interferenc
 from mnemoscope.inspection.mechanism import TRAJECTORIES, inspect_mechanism, sample_states
 from mnemoscope.inspection.options import DEFAULT_OPTIONS, InspectionOptions, refuse_fixed_point_options
 from mnemoscope.inspection.page import LoadedRun, page_of_run
+from mnemoscope.inspection.past_inputs import why_no_search
 from mnemoscope.inspection.problems import inspect_problems
 from mnemoscope.inspection.relations import inspect_relations
 from mnemoscope.inspection.result import Inspection
@@ -76,6 +78,8 @@ def inspect_run(folder: str | Path, *, options: InspectionOptions = DEFAULT_OPTI
         return _inspect_relational(run, model, task)
     if isinstance(model.cell, TuringMachine):
         return _inspect_machine(run)
+    if reason := why_no_search(model.cell):
+        return _inspect_affine(run, reason)
     reason = why_no_fixed_points(model.cell)
     return _inspect_recurrent(run) if reason is None else _inspect_attentive(run, reason)
 
@@ -96,6 +100,14 @@ def _inspect_attentive(run: LoadedRun, reason: str) -> Inspection:
     attention = inspect_attention(run.model, run.task, run.config)
     content = replace(page_of_run(run), lead=reason, sections=[attention.section()])
     return _inspection(run, content, ("attention", "gradients"), attention.results(), attention=attention)
+
+
+def _inspect_affine(run: LoadedRun, reason: str) -> Inspection:
+    """Inspect a large network of affine layers; `reason` is why its page lists no fixed points."""
+    refuse_fixed_point_options(run.options, reason)
+    found = _on_task(run)
+    content = replace(page_of_run(run), lead=reason, sections=found.sections)
+    return _inspection(run, content, found.lenses, found.results, _gradients(run), **found.findings)
 
 
 def _inspect_machine(run: LoadedRun) -> Inspection:
@@ -132,31 +144,12 @@ def _inspect_recurrent(run: LoadedRun, tape: TapeFindings | None = None) -> Insp
     mechanism = inspect_mechanism(
         run.model.cell, {"constant input": dynamics}, visited, run.options, starts=with_uniform_tapes
     )
-    variables = inspect_variables(run.model, run.task, batch)
-    found = variables if isinstance(variables, Variables) else None
-    loops = inspect_loops(run.model, run.task)
-    kept_loops = loops if isinstance(loops, Loops) else None
-    sections, lenses, results = [], [], {**mechanism.results, "variables": found, "loops": kept_loops}
+    on_task = _on_task(run)
+    sections, lenses, results = on_task.sections, on_task.lenses, {**mechanism.results, **on_task.results}
     if tape is not None:
-        sections.append(tape.section())
-        lenses += TapeFindings.lenses
+        sections = [tape.section(), *sections]
+        lenses = [*TapeFindings.lenses, *lenses]
         results |= tape.results()
-    if isinstance(run.task, WordProblem):
-        tracking = inspect_tracking(run.model, run.task, run.config.seed)
-        sections.append(tracking_section(tracking))
-        lenses.append("state-tracking")
-        results["state_tracking"] = tracking
-    if variables is not None:
-        sections.append(variables_section(variables))
-        lenses.append("variables")
-    if loops is not None:
-        sections.append(loops_section(loops))
-        lenses.append("closed-loop")
-    recall = inspect_interference(run)
-    if recall is not None:
-        sections.append(interference_section(recall))
-        lenses.append("interference")
-        results["interference"] = recall
     content = replace(
         page_of_run(run, dynamics),
         fixed_points=mechanism.fixed_points,
@@ -172,11 +165,46 @@ def _inspect_recurrent(run: LoadedRun, tape: TapeFindings | None = None) -> Insp
         _gradients(run) if tape is None else None,
         fixed_points=mechanism.fixed_points,
         slow_manifold=mechanism.slow_manifold,
-        variables=found,
-        loops=kept_loops,
-        interference=recall,
         tape=tape,
+        **on_task.findings,
     )
+
+
+@dataclass
+class _OnTask:
+    """Findings of the lenses that belong to the task of a run."""
+
+    sections: list[Section] = field(default_factory=list)
+    lenses: list[str] = field(default_factory=list)
+    results: dict[str, Result | None] = field(default_factory=dict)
+    findings: dict[str, Any] = field(default_factory=dict)
+
+    def add(self, lens: str, section: Section) -> None:
+        self.lenses.append(lens)
+        self.sections.append(section)
+
+
+def _on_task(run: LoadedRun) -> _OnTask:
+    """Apply state tracking to a word problem, interference to recall, and look for variables and for loops of text."""
+    found = _OnTask()
+    if isinstance(run.task, WordProblem):
+        tracking = inspect_tracking(run.model, run.task, run.config.seed)
+        found.add("state-tracking", tracking_section(tracking))
+        found.results["state_tracking"] = tracking
+    variables = inspect_variables(run.model, run.task, run.task.batch(BATCH, run.config.seed, 0, "test"))
+    if variables is not None:
+        found.add("variables", variables_section(variables))
+    loops = inspect_loops(run.model, run.task)
+    if loops is not None:
+        found.add("closed-loop", loops_section(loops))
+    recall = inspect_interference(run)
+    if recall is not None:
+        found.add("interference", interference_section(recall))
+    found.findings["interference"] = recall
+    found.findings["variables"] = variables if isinstance(variables, Variables) else None
+    found.findings["loops"] = loops if isinstance(loops, Loops) else None
+    found.results |= found.findings
+    return found
 
 
 def _gradients(run: LoadedRun) -> Duration:
@@ -219,6 +247,7 @@ def _inspection(
         lenses = ["behaviour", *duration.lenses, *lenses]
         findings |= {"behaviour": behaviour, "spans": spans}
         findings |= {
+            "influence": duration.influence,
             "measured_influence": duration.measured_influence,
             "capacity": duration.capacity,
             "transitions": duration.transitions,

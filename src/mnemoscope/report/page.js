@@ -110,6 +110,25 @@
     update();
   }
 
+  // Matrices: the number under the pointer. A cell is one character; see report/matrices.py.
+  for (const figure of all(".matrix")) {
+    const { top, columns, steps, levels, decades, count } = figure.dataset;
+    const rows = JSON.parse(figure.dataset.rows);
+    const labels = JSON.parse(figure.closest(".matrices").dataset.labels);
+    const [image, output] = [figure.querySelector("img"), figure.querySelector("output")];
+    const name = (step) => (labels[step] === undefined ? `${step}` : `${step} (${labels[step]})`);
+    image.addEventListener("pointermove", (event) => {
+      const box = image.getBoundingClientRect();
+      const at = (place, size, number) => Math.min(number - 1, Math.max(0, Math.floor((place / size) * number)));
+      const row = at(event.clientY - box.top, box.height, rows.length);
+      const column = at(event.clientX - box.left, box.width, Number(columns));
+      const code = levels.charCodeAt(row * columns + column) - 35;
+      const level = code === -2 ? 57 : code;
+      const value = level ? top * 10 ** (decades * ((level - 1) / (count - 2) - 1)) : 0;
+      output.textContent = `output ${name(rows[row])}, input ${name(column * steps)}: ${level === 1 ? "at most " : ""}${value.toPrecision(2)}`;
+    });
+  }
+
   // Copying: use the clipboard if it is allowed, otherwise select the text.
   for (const button of all("button[data-copy]")) {
     button.addEventListener("click", async () => {

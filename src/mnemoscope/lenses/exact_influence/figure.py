@@ -53,6 +53,8 @@ def draw_curves(axes: Any, influence: Influence, colours: Colours) -> None:
     if influence.model_curves is not None:
         _draw_curve(axes, influence.model_curves, colours["ink"], "network")
     axes.set(xlabel="lag", yscale="log", title="Influence, relative to lag 0", ylim=(10.0**-DECADES, None))
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.yaxis.set_minor_formatter(lambda *_: "")
     axes.xaxis.get_major_locator().set_params(integer=True)
 
 

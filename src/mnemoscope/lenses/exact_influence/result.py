@@ -74,8 +74,8 @@ class Influence(Result):
     labels: tuple[str, ...]
     """Labels of the steps of the first sequence; empty if none were given."""
     retention: Float[Tensor, " time"]
-    """For each input of the first sequence, its influence on later outputs relative to an average input at the same
-    lags. It is that through the network; the mean of the layers' if that was not computed."""
+    """For each input of the first sequence, its influence on later outputs relative to that of the other inputs at the
+    same lags. It is that through the network; the mean of the layers' if that was not computed."""
     kept: Int[Tensor, " time"]
     """For each input of the first sequence, the last lag at which its influence is at least half of its largest."""
     share: float = 0.9

@@ -61,20 +61,23 @@ def participations(
 
 
 def retention(energies: Energies, rows: Int[Tensor, " rows"]) -> Float[Tensor, "*batch time"]:
-    """Return the influence of each input on all later outputs, relative to that of an average input at these lags.
+    """Return the influence of each input on later outputs, relative to that of the other inputs at the same lags.
 
-    1 is an input that is remembered as well as an average one; NaN for the last input, which has no later output.
+    1 is an input that is remembered as well as the others; NaN if an input has no later output, or no other input has
+    the same lags. The comparison at equal lags keeps the first inputs from looking weak only because they are old.
 
-    >>> energies = torch.tensor([[1.0, 0, 0], [3.0, 1, 0], [3.0, 1, 1]])
+    >>> energies = torch.tensor([[1.0, 0, 0], [6.0, 1, 0], [5.0, 2, 1]])
     >>> retention(energies, torch.arange(3)).tolist()
-    [1.2, 0.5, nan]
+    [3.0, 0.333..., nan]
     """
-    time = energies.shape[-1]
-    lags = rows.unsqueeze(-1) - torch.arange(time, device=energies.device)  # (rows, time)
-    full = torch.full(energies.shape[:-2], time, device=energies.device)
-    curve = lag_curve(energies, rows, full).nan_to_num(nan=0.0)
-    usual = curve[..., lags.clamp_min(0)].masked_fill(lags < 1, 0.0).sum(-2)
-    return energies.masked_fill(lags < 1, 0.0).sum(-2) / torch.where(usual > 0, usual, torch.nan)
+    lags = rows.unsqueeze(-1) - torch.arange(energies.shape[-1], device=energies.device)  # (rows, time)
+    lagged = by_lag(energies, rows)
+    known = (rows.unsqueeze(-1) >= torch.arange(energies.shape[-1], device=energies.device)).sum(0)  # inputs of a lag
+    total, number = (x[..., lags.clamp_min(0)] for x in (lagged.sum(-2), known))
+    compared = (lags >= 1) & (number > 1)
+    others = (total - energies) / (number - 1).clamp_min(1)
+    usual = others.masked_fill(~compared, 0.0).sum(-2)
+    return energies.masked_fill(~compared, 0.0).sum(-2) / torch.where(usual > 0, usual, torch.nan)
 
 
 def kept_for(energies: Energies, rows: Int[Tensor, " rows"]) -> Int[Tensor, "*batch time"]:

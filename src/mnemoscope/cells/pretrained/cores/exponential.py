@@ -98,6 +98,10 @@ class RWKVCore(MixerCore):
         super().__init__(mixer.key.in_features, channels, heads=channels, keys=2, values=2)
         self.source = self.mixer = mixer
 
+    @property
+    def window(self) -> int:
+        return 2  # each input is mixed with the last one
+
     def parts(self, features: Float[Tensor, "*batch features"]) -> Parts:
         log_k, v = features.chunk(2, dim=-1)
         g = -torch.exp(self.mixer.time_decay).unsqueeze(-1)  # (channels, 1)

@@ -10,7 +10,7 @@ from torch.nn.functional import conv1d
 
 from mnemoscope.base.array_types import Float, Inexact
 from mnemoscope.cells.affine.cell import AffineCell
-from mnemoscope.cells.affine.layer import AffineLayer
+from mnemoscope.cells.affine.layer import AffineLayer, LayerInputs
 from mnemoscope.cells.state import State
 
 
@@ -39,7 +39,13 @@ class MixerCore(AffineCell):
 
     def layer(self, xs: Float[Tensor, "time batch inputs"], state: State) -> AffineLayer:
         """Return the layer on these inputs of the mixer, from a state of the mixer."""
-        return AffineLayer.of(self, self.features(xs, state), self.start(state))
+        inputs = LayerInputs(xs, lambda xs: xs, lambda xs: self.features(xs, state), self.window)
+        return AffineLayer.of(self, self.features(xs, state), self.start(state), inputs)
+
+    @property
+    def window(self) -> int:
+        """Number of inputs on which the features of a step depend: the width of the convolution, if there is one."""
+        return max((part.kernel_size[0] for part in self.modules() if isinstance(part, nn.Conv1d)), default=1)
 
 
 def convolved(
