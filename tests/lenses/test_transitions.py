@@ -1,5 +1,6 @@
 """The transitions lens against dense matrices, brute-force products and planted operators."""
 
+import json
 import re
 from functools import reduce
 from math import cos, exp, inf, log, pi, sin
@@ -259,6 +260,15 @@ def test_the_page_prints_what_it_shows(capsys):
     for code, shown in re.findall(r"```python\n(.*?)```\n\n```\n(.*?)```", page, re.DOTALL):
         exec(compile(code, "docs/transitions.md", "exec"), {})
         assert re.sub(r"[\d.]+", "#", capsys.readouterr().out) == re.sub(r"[\d.]+", "#", shown)
+
+
+def test_the_page_has_the_times_of_the_benchmark():
+    root = Path(__file__).parents[2]
+    page = " ".join((root / "docs" / "transitions.md").read_text().split())
+    rows = json.loads((root / "benchmarks" / "results" / "transitions.json").read_text())["rows"]
+    for row in rows:
+        assert row["tokens"] == 512
+        assert row["family"] == "rwkv7" or f"{row['transitions_s']:.2g} s (`{row['family']}`)" in page
 
 
 class Tokenizer:
