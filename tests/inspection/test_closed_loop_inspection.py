@@ -7,6 +7,8 @@ import mnemoscope as ms
 from mnemoscope.inspection import closed_loop
 from mnemoscope.inspection.closed_loop import inspect_loops, loops_section
 from mnemoscope.tasks import FlipFlop, PennTreebank
+from tests.slow import SLOW
+from tests.tasks import data_sets
 
 
 @pytest.fixture
@@ -43,3 +45,22 @@ def test_other_tasks_and_growing_states_have_no_loops(task):
     reason = inspect_loops(ms.Model(ms.networks.memrnn(50, 3), 50), task)
     assert "grows" in reason
     assert reason in loops_section(reason).lead
+
+
+@SLOW
+@pytest.mark.usefixtures("undrawn")
+def test_the_page_of_a_run_on_text_has_the_section(tmp_path, monkeypatch):
+    data_sets.use(monkeypatch, tmp_path / "data")
+    for name, value in (("PROMPTS", 4), ("LENGTH", 5), ("STEPS", 80), ("LONGEST", 4)):
+        monkeypatch.setattr(closed_loop, name, value)
+    config = ms.RunConfig(
+        "text", task="ptb", task_options={"length": 7}, cell="gru", hidden_size=3, steps=2, batch_size=4
+    )
+    run = ms.train(config, tmp_path, progress=False)
+    found = ms.inspect(run.folder)
+    assert found.loops.prompts == 4
+    assert "closed-loop" in found.content.lenses
+    assert found.loops.summary() in found.summary()
+    assert closed_loop.TITLE in found.html()
+    found.save()
+    assert ms.Loops.load(run.folder / "page.loops.safetensors").summary() == found.loops.summary()

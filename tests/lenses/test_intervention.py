@@ -51,6 +51,9 @@ def test_a_planted_variable_moves_all_answers_and_its_controls_none(kind, answer
     assert "The network uses what this subspace holds" in found.summary()
     low, high = found.interval
     assert float(low) <= found.effect <= float(high)
+    low, high = found.excess_interval
+    assert 0 < float(low) <= found.excess <= float(high)
+    assert float(low) < float(high)  # never a point, even if all sequences have the same effect
     assert found.by_step.shape == (3,)
 
 

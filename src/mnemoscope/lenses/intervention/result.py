@@ -102,9 +102,16 @@ class Intervention(Result):
 
     @property
     def excess_interval(self) -> Interval:
-        """Lower and upper edge of the 95% bootstrap interval of `excess`, over sequences."""
+        """Lower and upper edge of the 95% bootstrap interval of `excess`, over sequences.
+
+        If it is a point, as all sequences have the same effect, it is `interval` above the mean of the controls.
+        """
         above = self.reached.sum(0) - self.control.mean(0).sum(0)
-        return bootstrap_interval((above, self.possible.sum(0)), _ratio)
+        low, high = bootstrap_interval((above, self.possible.sum(0)), _ratio)
+        if bool(low < high):
+            return low, high
+        low, high = self.interval
+        return low - self.control_effects.mean(), high - self.control_effects.mean()
 
     @property
     def side_effect(self) -> float:
