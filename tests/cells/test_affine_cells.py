@@ -163,7 +163,7 @@ def literal_delta_rule(cell, x, S, head):
         k, v = unit(silu(k[head * d : (head + 1) * d])), silu(v[head * e : (head + 1) * e])
         beta = cell.beta_max * torch.sigmoid(beta[head])
         S = (torch.eye(d) - beta * torch.outer(k, k)) @ S + beta * torch.outer(k, v)
-    return S, unit(silu(q[head * d : (head + 1) * d])) @ S / d**0.5
+    return S, unit(silu(q[head * d : (head + 1) * d])) @ S
 
 
 def literal_hgrn2(cell, x, S, head):

@@ -144,6 +144,15 @@ def test_sizes_in_blocks_are_the_published_ones():
     assert (delta.core.keys, delta.core.values) == (3, 6)
 
 
+@pytest.mark.parametrize("family", ["deltanet", "gated-deltanet", "deltaproduct", "kda"])
+@torch.no_grad()
+def test_blocks_divide_the_queries_of_delta_rules(family):
+    (block,) = blocks(3, 4, family, depth=1).layers
+    features = 1 + torch.rand(2, block.core.project.out_features)
+    length = block.core.parts(features).queries.norm(dim=-1)
+    torch.testing.assert_close(length, torch.full_like(length, block.core.keys**-0.5))
+
+
 @torch.no_grad()
 def test_state_space_models_in_blocks_act_on_their_inputs():
     """S4D has no projection, and D of LRU and S5 is diagonal."""

@@ -104,6 +104,7 @@ def kda():
 
 
 def _with_head_norm(block, norm):
+    block.core.divides_queries = True
     block.core.norm.load_state_dict(norm.state_dict())
     block.core.norm.eps = norm.variance_epsilon
     return block

@@ -40,7 +40,8 @@ class Recurrence(Cell):
     @classmethod
     def for_blocks(cls, width: int, depth: int, **options: Any) -> list[Any]:
         """Return the recurrences of `depth` published blocks, whose inputs have `width` features."""
-        return [cls(width, round(cls.surroundings.expand * width), **options) for _ in range(depth)]
+        options = {"hidden_size": round(cls.surroundings.expand * width), **options}
+        return [cls(width, **options) for _ in range(depth)]
 
     def message(self, features: Float[Tensor, "*batch features"]) -> Float[Tensor, "*batch passed"]:
         """Return the message to the block above, a function of the features; by default it is empty."""

@@ -28,6 +28,9 @@ class _Vectors(NamedTuple):
 class _DeltaRule(AffineCell):
     """Base class: q, k, v and beta as all delta rules have them; `gates` features are left for other gates."""
 
+    divides_queries = False
+    """Whether q is divided by the square root of the number of keys, as in the released blocks."""
+
     def __init__(
         self,
         input_size: int,
@@ -47,6 +50,13 @@ class _DeltaRule(AffineCell):
         self.project = nn.Linear(input_size, self.convolved + heads * factors + gates, bias=False)
         """Projection to q, k, v, beta of each head, and the other gates."""
 
+    @classmethod
+    def for_blocks(cls, width: int, depth: int, **options: Any) -> list[Any]:
+        cores = super().for_blocks(width, depth, **options)
+        for core in cores:
+            core.divides_queries = True
+        return cores
+
     def vectors(self, features: Float[Tensor, "*batch features"]) -> _Vectors:
         """Return q, k, v and beta, each (*batch, heads, size), or (*batch, factors, heads, size) but for q."""
         n, (keys, values) = self.factors, (self.heads * self.keys, self.heads * self.values)
@@ -54,9 +64,8 @@ class _DeltaRule(AffineCell):
         q, k, v = silu(mixed).split([keys, n * keys, n * values], dim=-1)
         q, heads = q.unflatten(-1, (self.heads, -1)), (self.heads, -1) if n == 1 else (n, self.heads, -1)
         k, v, beta = k.unflatten(-1, heads), v.unflatten(-1, heads), beta.unflatten(-1, heads)
-        return _Vectors(
-            _unit_length(q) * self.keys**-0.5, _unit_length(k), v, self.beta_max * torch.sigmoid(beta), rest
-        )
+        q = _unit_length(q) * (self.keys**-0.5 if self.divides_queries else 1)
+        return _Vectors(q, _unit_length(k), v, self.beta_max * torch.sigmoid(beta), rest)
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, beta_max={self.beta_max:g}"
@@ -66,9 +75,9 @@ class DeltaNet(_DeltaRule):
     """`S' = (I - beta k k^T) S + beta k v^T`, `o = S'^T q` (Yang et al. 2024, section 2.2).
 
     The value stored under the key k is replaced by v to the fraction beta. q and k are SiLU of linear maps of x, scaled
-    to length 1, and q is then divided by the square root of the number of keys, as in the released code. v is SiLU of
-    another map, and beta is `beta_max` times the logistic function of a linear map. With `beta_max` = 2 the step can
-    reflect along k: it has an eigenvalue between -1 and 1 (Grazzi et al. 2025), and so can count modulo 2.
+    to length 1, v is SiLU of another, and beta is `beta_max` times the logistic function of a linear map. With
+    `beta_max` = 2 the step can reflect along k: it has an eigenvalue between -1 and 1 (Grazzi et al. 2025), and so can
+    count modulo 2. In a block q is divided by the square root of the number of keys, as in the released code.
 
     >>> cell = DeltaNet(3, 16, heads=2)
     >>> cell(torch.zeros(4, 3), cell.initial_state(4)).S.shape
@@ -97,7 +106,7 @@ class _WideDeltaRule(_DeltaRule):
         cls, width: int, depth: int, heads: int = 1, key_size: int | None = None, **options: Any
     ) -> list[Any]:
         keys = max(round(0.75 * width / heads), 1) if key_size is None else key_size
-        return [cls(width, 2 * heads * keys, heads=heads, key_size=keys, **options) for _ in range(depth)]
+        return super().for_blocks(width, depth, hidden_size=2 * heads * keys, heads=heads, key_size=keys, **options)
 
 
 class GatedDeltaNet(_WideDeltaRule):

@@ -112,6 +112,8 @@ class RGLRU(_VectorCell):
         super().__init__(input_size, hidden_size, hidden_size, hidden_size)
         self.recurrence_gate, self.input_gate = (BlockDiagonal(hidden_size, gate_blocks) for _ in range(2))
         """Maps of u to r and i."""
+        for gate in (self.recurrence_gate, self.input_gate):
+            nn.init.normal_(gate.weight, std=(gate_blocks / hidden_size) ** 0.5)
         slowest = torch.empty(hidden_size).uniform_(0.9, 0.999)
         self.rate_bias = nn.Parameter(inverse_softplus(-slowest.log() / _SHARPNESS))
         """L."""
@@ -120,7 +122,7 @@ class RGLRU(_VectorCell):
     def for_blocks(cls, width: int, depth: int, **options: Any) -> list[Any]:
         blocks = gcd(16, width)
         features = blocks * round(cls.surroundings.expand * width / blocks)
-        return [cls(width, features, gate_blocks=blocks, **options) for _ in range(depth)]
+        return super().for_blocks(width, depth, hidden_size=features, gate_blocks=blocks, **options)
 
     def parts(self, features: Float[Tensor, "*batch features"]) -> Parts:
         r, i = torch.sigmoid(self.recurrence_gate(features)), torch.sigmoid(self.input_gate(features))

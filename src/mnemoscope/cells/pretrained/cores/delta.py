@@ -16,6 +16,8 @@ from mnemoscope.cells.pretrained.cores.mixer_core import MixerCore, check_activa
 class _DeltaCore(MixerCore):
     """Base class: q, k and v are convolved, and several heads of values may share a query and a key."""
 
+    divides_queries = True
+
     def __init__(self, mixer: Any, width: int, heads: int, keys: int) -> None:
         check_activation(mixer, mixer.activation)
         AffineCell.__init__(self, mixer.hidden_size, width, heads, keys)
