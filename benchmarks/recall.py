@@ -32,10 +32,8 @@ from torch import Tensor
 import mnemoscope as ms
 from common import command, folder, option_parser, write_json
 from mnemoscope.cells import affine_layers
-from mnemoscope.cells.affine.layer import AffineLayer
 from mnemoscope.drawing.axes import new_figure, style_axes
 from mnemoscope.drawing.palette import LIGHT
-from mnemoscope.lenses.interference.exchange import carried_writes
 from mnemoscope.lenses.interference.ratio import accuracy_at
 from mnemoscope.tasks import KeyValueRecall
 from mnemoscope.training import load_model
@@ -105,6 +103,7 @@ def measured(order: int, name: str, path: Path, sequences: int, draws: int) -> d
         "measured": rounded(recall.measured.mean(1)),
         "interval": [rounded(low), rounded(high)],
         "predicted": {method: rounded(accuracy) for method, accuracy in predictions.items()},
+        "same sign": rounded(recall.same_sign),
         "median ratio": rounded(recall.ratios.nanmedian(1).values),
         "fisher": fisher(model, trials) if len(recall.layers) == 1 else None,
     }
@@ -117,25 +116,13 @@ def fisher(model: ms.Model, trials: dict[int, ms.RecallTrials]) -> list[float]:
     """Return the mean Fisher memory of a stored pair after the last pair, for each number of pairs."""
     found = []
     for given in trials.values():
-        [layer] = affine_layers(model.double(), given.inputs.double())
-        step = given.query_steps()[0]
-        J = pair_memory(layer, step)  # (batch, heads, steps)
-        sources = given.sources[given.asked].unique()
-        found.append(float(J[..., sources].mean()))
-    model.float()
+        [layer] = affine_layers(model, given.inputs)
+        step, sources = given.query_steps()[0], given.sources[given.asked].unique()
+        stored = layer.first_steps(step, torch.arange(given.inputs.shape[1]))
+        J = ms.fisher_memory(stored).curve.flip(-1)  # (batch, heads, steps); the curve begins with the newest write
+        keys = stored.parts.keys.abs().square().sum(-1).mean(0).unsqueeze(-1)
+        found.append(float((J / keys)[..., sources].mean()))
     return [float(f"{J:.4g}") for J in found]
-
-
-def pair_memory(layer: AffineLayer, step: int) -> Tensor:
-    """Return `w_s^T C^-1 w_s` of every step, for noise of variance 1 in the state, over the mean squared key."""
-    W = carried_writes(layer, step)  # (batch, heads, keys, steps)
-    A = layer.transitions()
-    noise = torch.eye(A.shape[-1], dtype=A.dtype)
-    C = torch.zeros_like(A[0])
-    for each in A[:step]:
-        C = each @ C @ each.mH + noise
-    keys = layer.parts.keys[:step].abs().square().sum(-1).mean(0).unsqueeze(-1)
-    return (W.conj() * torch.linalg.solve(C, W)).sum(-2).real / keys
 
 
 def rounded(numbers: Tensor) -> list[float]:
@@ -163,18 +150,20 @@ def report(networks: list[dict[str, Any]], sequences: int) -> str:
         "",
         f"`{command()}`: {len(known)} networks that learned the task, {len(PAIRS)} numbers of pairs each, "
         f"{sequences} test sequences of 16 queries. Trained with 4 to 32 pairs; nothing is fitted to the accuracies. "
-        "The columns are the rms difference from the measured accuracy, in points.",
+        "Same sign: the share of the interference whose weight has the sign of the signal, at 16 pairs. The last "
+        "columns are the rms difference from the measured accuracy, in points.",
         "",
-        f"| family | network | seeds | measured at 4, 16, 32, 64 pairs | {' | '.join(METHODS)} |",
-        "|---|---|---|---|" + "---|" * len(METHODS),
+        f"| family | network | seeds | measured at 4, 16, 32, 64 pairs | same sign | {' | '.join(METHODS)} |",
+        "|---|---|---|---|---|" + "---|" * len(METHODS),
     ]
     for family, kind in groups:
         group = [each for each in known if (each["family"], each["kind"]) == (family, kind)]
         accuracy = np.mean([each["measured"] for each in group], 0)
         shown = ", ".join(f"{accuracy[PAIRS.index(pairs)]:.3f}" for pairs in (4, 16, 32, 64))
         errors = " | ".join(f"{rms(group, method):.1f}" for method in METHODS)
-        lines.append(f"| {family} | {kind} | {len(group)} | {shown} | {errors} |")
-    lines.append(f"| all | | {len(known)} | | " + " | ".join(f"**{rms(known, m):.1f}**" for m in METHODS) + " |")
+        same = np.mean([each["same sign"][PAIRS.index(16)] for each in group])
+        lines.append(f"| {family} | {kind} | {len(group)} | {shown} | {same:.0%} | {errors} |")
+    lines.append(f"| all | | {len(known)} | | | " + " | ".join(f"**{rms(known, m):.1f}**" for m in METHODS) + " |")
     lines += ["", *correlations(known), "", *of_each(known)]
     failed = [each["name"] for each in networks if each not in known]
     if failed:

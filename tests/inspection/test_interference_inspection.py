@@ -17,6 +17,7 @@ def run_of(folder, cell="gla", task="key-value-recall", options=TASK):
     return LoadedRun(path, *load_model(path), InspectionOptions(progress=False))
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_run_on_key_value_recall_has_a_section_on_interference(tmp_path, monkeypatch):
     monkeypatch.setattr(interference, "SEQUENCES", 6)
     monkeypatch.setattr(interference, "DRAWS", 1)

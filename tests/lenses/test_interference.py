@@ -52,6 +52,7 @@ def test_orthogonal_keys_do_not_interfere():
     for accuracy in (recall.measured, recall.predicted, recall.gaussian, recall.closed_form):
         assert (accuracy == 1).all()
     assert recall.ratios.isinf().all()
+    assert recall.same_sign.isnan().all()
     assert (recall.interference[:5] == 0).all()
     assert (recall.signal[:5] > 0).all()
     assert "the power of the value asked for is inf times" in recall.summary()
@@ -171,7 +172,7 @@ def test_powers_are_those_of_the_terms_of_the_read():
         found = query_powers(layer, given, reach=2)
     queries = given.asked.nonzero().tolist()
     keys, values = given.inputs.split([10, 6], dim=-1)
-    spread = values - values.mean(1, keepdim=True)
+    spread, same, everything = values - values.mean(1, keepdim=True), 0.0, 0.0
     for row, (step, sequence) in enumerate(queries):
         weights = (keys[:step, sequence] @ codes) @ (codes.mT @ keys[step, sequence])
         terms = (weights.unsqueeze(1) * spread[:step, sequence]).square().sum(1)
@@ -179,6 +180,10 @@ def test_powers_are_those_of_the_terms_of_the_read():
         assert (found.energies[row, step:] == 0).all()
         own = slice(int(given.sources[step, sequence]), int(given.sources[step, sequence]) + 2)
         assert torch.allclose(found.ratios()[row], terms[own].sum() / (terms.sum() - terms[own].sum()))
+        alike = weights.sign() == weights[own.start].sign()
+        terms[own] = 0
+        same, everything = same + terms[alike].sum(), everything + terms.sum()
+    assert found.same_sign == pytest.approx(float(same / everything))
 
 
 def test_accuracy_follows_the_ratio_as_in_a_simulation():

@@ -94,6 +94,7 @@ def recall_interference(
         gaussian=torch.stack([each.gaussian for each in found]),
         closed_form=torch.stack([_by_sequence(of, one) for of, one in zip(closed, given.values(), strict=True)]),
         ratios=pad_sequence([of.ratios() for of in power], batch_first=True, padding_value=torch.nan),
+        same_sign=torch.tensor([of.same_sign for of in power], dtype=torch.float64),
         signal=power[-1].by_step(asked_for=True),
         interference=power[-1].by_step(asked_for=False),
         layers=tuple(layer.name for layer in layers[max(given)]),

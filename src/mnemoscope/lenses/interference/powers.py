@@ -9,7 +9,7 @@ from torch import Tensor
 
 from mnemoscope.base.array_types import Bool, Float
 from mnemoscope.cells.affine.layer import AffineLayer
-from mnemoscope.lenses.exact_influence.value_path import value_paths
+from mnemoscope.lenses.exact_influence.value_path import ValuePaths, value_paths
 from mnemoscope.lenses.interference.ratio import participation_ratio
 from mnemoscope.lenses.interference.trials import RecallTrials
 
@@ -24,6 +24,8 @@ class Powers:
     """Steps that hold the value asked for."""
     dimension: float
     """Participation ratio of the values asked for."""
+    same_sign: float
+    """Share of the power of all others whose weight has the sign of that of the value asked for; NaN without any."""
 
     def ratios(self) -> Float[Tensor, " queries"]:
         """Return the ratio of the power of the value asked for to that of all others; infinite if it is alone."""
@@ -52,4 +54,17 @@ def query_powers(layer: AffineLayer, trials: RecallTrials, reach: int) -> Powers
     own = (steps >= source.unsqueeze(1)) & (steps < source.unsqueeze(1) + reach)
     energies = energies[sequence, step].masked_fill(steps >= step.unsqueeze(1), 0.0)
     first = paths.values[:, :, :: paths.micro_steps]  # of each input, its first write
-    return Powers(energies.double().cpu(), own.cpu(), participation_ratio(first[sequence, :, source].flatten(1)))
+    dimension = participation_ratio(first[sequence, :, source].flatten(1))
+    others = ~own & (steps < step.unsqueeze(1))
+    return Powers(energies.double().cpu(), own.cpu(), dimension, _same_sign(paths, step, sequence, source, others))
+
+
+def _same_sign(paths: ValuePaths, step: Tensor, sequence: Tensor, source: Tensor, others: Tensor) -> float:
+    """Return the share of the power of other values whose weight has the sign of that of the source."""
+    micro = paths.micro_steps
+    weights = paths.matrix[sequence, :, step]  # (queries, heads, writes)
+    asked_for = weights.gather(2, (source * micro).view(-1, 1, 1).expand(-1, weights.shape[1], 1))
+    power = (paths.values - paths.values.mean(0)).abs().square().sum(-1)[sequence] * weights.abs().square()
+    power = power * others.repeat_interleave(micro, 1).unsqueeze(1)
+    same = (weights * asked_for.conj()).real > 0
+    return float((power * same).sum() / power.sum())

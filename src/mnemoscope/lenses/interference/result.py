@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isfinite
 from typing import ClassVar
 
 from torch import Tensor
@@ -32,6 +33,9 @@ class RecallInterference(Result):
     ratios: Float[Tensor, "numbers queries"]
     """Power of the value asked for over that of all others, in each query of the layer that recalls; NaN if a number
     has fewer queries than another."""
+    same_sign: Float[Tensor, " numbers"]
+    """Share of the power of all other values whose weight has the sign of that of the value asked for. These values
+    compete with it, while those of the other sign rule themselves out. NaN if there is no interference."""
     signal: Float[Tensor, " steps"]
     """Mean power of each step in the queries that ask for it, at the largest number of pairs; NaN if none does."""
     interference: Float[Tensor, " steps"]
@@ -82,12 +86,13 @@ class RecallInterference(Result):
             else f"more than the scatter between sequences explains at {_count(beyond, len(self.pairs))}"
         )
         where = f" in {self.recalling_layer}" if len(self.layers) > 1 else ""
-        ratio = self.ratios[-1].nanmedian()
+        ratio, same = self.ratios[-1].nanmedian(), float(self.same_sign[-1])
+        sign = f"; {same:.0%} of the latter has the sign of the former" if isfinite(same) else ""
         return (
             f"Recall of {numbers}, predicted from interference without a fit: {predicted}; measured {measured} in "
             f"{sequences} sequences. The rms difference is {100 * self.rms:.1f} points, {chance}. At "
             f"{self.pairs[-1]} pairs, the power of the value asked for{where} is {float(ratio):.2g} times that of all "
-            f"others together, in the median query."
+            f"others together, in the median query{sign}."
         )
 
 
