@@ -1,6 +1,7 @@
 """Recall predicted from interference."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -220,3 +221,12 @@ def test_the_figure_shows_measured_and_predicted_recall(tmp_path):
     assert power.get_title() == "Power of each step, 5 pairs"
     recall.save(tmp_path / "recall.safetensors")
     assert torch.equal(ms.RecallInterference.load(tmp_path / "recall.safetensors").predicted, recall.predicted)
+
+
+def test_the_page_shows_the_measured_tables():
+    root = Path(__file__).parents[2]
+    page, measured = root / "docs" / "recall.md", root / "benchmarks" / "results" / "recall.md"
+    tables = page.read_text().partition("## Measured")[2]
+    rows = [line for line in tables.splitlines() if line.startswith("| ")]
+    assert len(rows) > 15
+    assert {*rows} <= {*measured.read_text().splitlines()}
