@@ -34,7 +34,16 @@ def test_every_family_has_a_block():
         assert registry.cells.load(family).surroundings != Surroundings()
 
 
-@representatives("mlstm-whole", "mlstm-masked", "s5-masked", "gla-masked", "mamba2-whole", "kda-masked", "slstm-masked")
+@representatives(
+    "mlstm-whole",
+    "mlstm-masked",
+    "s5-masked",
+    "gla-masked",
+    "mamba2-whole",
+    "kda-masked",
+    "slstm-masked",
+    "rwkv7-masked",
+)
 @pytest.mark.parametrize("mask", [None, MASK], ids=["whole", "masked"])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_kernel_is_the_loop_with_all_gradients(family, mask):
