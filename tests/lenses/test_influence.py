@@ -1,5 +1,8 @@
 """The influence of past inputs: derivatives of layers and networks, summaries, result and figure."""
 
+import json
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -245,3 +248,17 @@ def test_impossible_settings_are_refused(model, options, message):
 def test_a_network_without_affine_layers_is_refused():
     with pytest.raises(TypeError, match="measure_influence"):
         ms.influence(torch.nn.GRU(3, 4), torch.randn(TIME, 2, 3))
+
+
+def test_the_page_states_what_was_measured():
+    root = Path(__file__).parent.parent.parent
+    page = " ".join((root / "docs" / "influence.md").read_text().split())
+    ours, peer = (
+        json.loads((root / "benchmarks" / "results" / f"influence_{name}.json").read_text()) for name in ("cpu", "peer")
+    )
+    seconds = [row["seconds"] for row in ours["rows"]]
+    assert f"takes {min(seconds):.1f} to {max(seconds):.1f} s on two cores" in page
+    assert f"at most {max(row['error'] for row in ours['rows']):.0e} of the largest read" in page
+    mine, theirs, kept = (row["error"] for row in peer["rows"] if row["model"].startswith("Gated"))
+    assert f"are off by {theirs:.0%} of their norm, those of `value_paths` by {mine:.0e} in float32" in page
+    assert f"the error is {kept:.1%}" in page
