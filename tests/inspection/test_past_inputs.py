@@ -6,6 +6,8 @@ import pytest
 import torch
 
 import mnemoscope as ms
+from mnemoscope.cells import Stack
+from mnemoscope.cells.affine import GLA
 from mnemoscope.inspection import InspectionOptions, past_inputs
 from mnemoscope.inspection.duration import Duration, add_past_inputs
 from mnemoscope.inspection.past_inputs import find_past_inputs, label_inputs, past_input_sections, why_no_search
@@ -21,8 +23,7 @@ QUIET = InspectionOptions(progress=False)
 @pytest.fixture(scope="module")
 def model():
     torch.manual_seed(0)
-    cell = ms.networks.blocks(2, 2, "gla", depth=2)
-    return ms.Model(cell, 2, encode=torch.nn.Embedding(3, 2))
+    return ms.Model(Stack([GLA(2, 2), GLA(2, 2)]), 2, encode=torch.nn.Embedding(3, 2))
 
 
 @pytest.fixture(scope="module")

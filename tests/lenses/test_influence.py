@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import mnemoscope as ms
-from mnemoscope.cells import Block, affine_layers
+from mnemoscope.cells import Block, Stack, affine_layers
 from mnemoscope.cells.affine import MLSTM, GatedDeltaNet, Mamba2
 from mnemoscope.cells.affine.layer import AffineLayer
 from mnemoscope.lenses.exact_influence import network_derivatives
@@ -116,7 +116,7 @@ def network_by_autograd(model, encoded):
 @pytest.fixture(scope="module")
 def model():
     torch.manual_seed(0)
-    cell = ms.networks.blocks(3, 4, "gated-deltanet", depth=2, heads=2, key_size=2)
+    cell = Stack([GatedDeltaNet(3, 4, heads=2, key_size=2), GatedDeltaNet(4, 4, heads=2, key_size=2)])
     return ms.Model(cell, 2, encode=torch.nn.Embedding(5, 3)).double().requires_grad_(False)
 
 
