@@ -5,10 +5,12 @@
 
 Forward and backward, from the numbers that a family computes from its inputs (queries, keys, values, rates, beta) to
 their gradients. One thread on a CPU: 512 tokens, batch 1. On a GPU: 2,048 micro-steps, batch 8. Always 8 heads of 64;
-deltaproduct has two micro-steps per token. Times are medians, of CPU time on a CPU; in the first call kernels are
-compiled, and a peer that tunes itself does so. Memory is what is kept for the backward pass on a CPU, and the peak of
-both passes on a GPU, without inputs and their gradients. The error is the largest of outputs and gradients, each
-relative to its norm, against the same recurrence in float64.
+deltaproduct has two micro-steps per token. fla-core takes the batch first, and gets its numbers in this order.
+
+Times are medians, of CPU time on a CPU; in the first call kernels are compiled, and a peer that tunes itself does so.
+Memory is what is kept for the backward pass on a CPU, and the peak of both passes on a GPU, without inputs and their
+gradients. The error is the largest of outputs and gradients, each relative to its norm, against the same recurrence in
+float64.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from common import command, folder, option_parser, synchronise, take_turns, writ
 from mnemoscope.kernels import affine_scan, diagonal_scan
 
 HEADS, SIZE = 8, 64
-FAMILIES = ("mamba-2", "gla", "deltanet", "gated deltanet", "kda", "rwkv-7", "deltaproduct")
+FAMILIES = ("retnet", "mamba-2", "hgrn2", "gla", "deltanet", "gated deltanet", "kda", "rwkv-7", "deltaproduct")
 Leaves = dict[str, Tensor]
 
 
@@ -69,27 +71,32 @@ def draw(family: str, tokens: int, batch: int) -> Leaves:
     """Return random leaves in float32, time first."""
     micro = 2 if family == "deltaproduct" else 1
     steps = (tokens * micro, batch, HEADS)
-    rates = SIZE if family in ("gla", "kda", "rwkv-7") else 1
+    rates = SIZE if family in ("hgrn2", "gla", "kda", "rwkv-7") else 1
     given = {
         "q": torch.randn(tokens, batch, HEADS, SIZE) / SIZE**0.5,
         "k": normalize(torch.randn(*steps, SIZE), dim=-1),
         "v": torch.randn(*steps, SIZE),
     }
-    if family != "deltanet":
+    if family == "hgrn2":
+        del given["k"]  # 1 - exp(g)
+    if family not in ("retnet", "deltanet"):
         given["g"] = -torch.rand(tokens, batch, HEADS, rates) if micro > 1 else -torch.rand(*steps, rates)
         given["g"] = given["g"] * (0.6 if family == "rwkv-7" else 0.2)
     if family == "rwkv-7":
         given["alpha"] = torch.rand(*steps, SIZE)
-    elif family not in ("mamba-2", "gla"):
+    elif family not in ("retnet", "mamba-2", "hgrn2", "gla"):
         given["beta"] = torch.rand(*steps, 1)
     return given
 
 
-def ours(family: str, given: Leaves, backend: str) -> Tensor:
+def ours(family: str, given: Leaves, backend: str, chunk: int | None = None) -> Tensor:
     """Return the outputs of `affine_scan`."""
-    q, k, v = given["q"], given["k"], given["v"]
+    q, k, v = given["q"], _keys(given), given["v"]
     erase, micro = None, len(k) // len(q)
     g = given["g"] if "g" in given else torch.zeros_like(k[..., :1])
+    if family == "retnet":
+        g = torch.log1p(-(2.0 ** (-5 - torch.arange(HEADS, dtype=torch.float64, device=k.device))))
+        g = g.to(torch.promote_types(k.dtype, torch.float32)).unsqueeze(-1).expand(*k.shape[:-1], 1)
     if micro > 1:  # only the first micro-step decays
         g = torch.nn.functional.pad(g.unsqueeze(1), (0, 0) * 3 + (0, micro - 1)).flatten(0, 1)
     if "alpha" in given:
@@ -97,28 +104,34 @@ def ours(family: str, given: Leaves, backend: str) -> Tensor:
     elif "beta" in given:
         written = given["beta"] * k
         erase, k = (-written, k if family == "deltanet" else g.exp().to(k.dtype) * k), written
-    return affine_scan(q, k, v, g, erase, micro_steps=micro, backend=backend)[0]  # type: ignore
+    return affine_scan(q, k, v, g, erase, micro_steps=micro, chunk=chunk, backend=backend)[0]  # type: ignore
 
 
-def peer(family: str, given: Leaves) -> Tensor:
-    """Return the outputs of fla-core, which takes the batch first."""
+def _keys(given: Leaves) -> Tensor:
+    return given["k"] if "k" in given else 1 - given["g"].exp()
+
+
+def peer(family: str, x: Leaves) -> Tensor:
+    """Return the outputs of fla-core, which takes and returns the batch first."""
     from fla.ops import (  # type: ignore
         delta_rule,
         gated_delta_product,
         gated_delta_rule,
         gla,
         kda,
+        retention,
         rwkv7,
         simple_gla,
     )
 
-    x = {name: value.transpose(0, 1) for name, value in given.items()}
-    qkv = (x["q"], x["k"], x["v"])
+    qkv = (x["q"], _keys(x), x["v"])
     g, beta = (x[name].squeeze(-1) if name in x else None for name in ("g", "beta"))
     if family == "rwkv-7":
         return rwkv7.chunk_rwkv7(x["q"], x["g"], x["k"], x["v"], -x["alpha"] * x["k"], x["k"], scale=1.0)[0]
     run = {
+        "retnet": retention.chunk_retention,
         "mamba-2": partial(simple_gla.chunk_simple_gla, g=g),
+        "hgrn2": partial(gla.chunk_gla, g=x.get("g")),
         "gla": partial(gla.chunk_gla, g=x.get("g")),
         "deltanet": partial(delta_rule.chunk_delta_rule, beta=beta),
         "gated deltanet": partial(gated_delta_rule.chunk_gated_delta_rule, g=g, beta=beta),
@@ -140,7 +153,7 @@ def measure_family(family: str, options: argparse.Namespace) -> list[Measurement
     methods: dict[tuple[str, torch.dtype], Callable[[Leaves], Tensor]] = {}
     if cuda:
         for dtype in (torch.float32, torch.bfloat16):
-            methods["mnemoscope", dtype] = partial(ours, family, backend="triton")
+            methods["mnemoscope", dtype] = partial(ours, family, backend="triton", chunk=options.chunk)
         if options.peer:
             methods["fla-core", torch.bfloat16] = partial(peer, family)
         methods["torch, chunks", torch.float32] = partial(ours, family, backend="chunks")
@@ -193,8 +206,11 @@ def measure(
     expected = _both(exact, _leaves(wide, into.dtype), into)
     work, firsts, errors, memory = {}, {}, {}, {}
     for key, method in methods.items():
-        leaves = _leaves(given, key[1])
-        into_method = into.to(key[1])
+        leaves, into_method = _leaves(given, key[1]), into.to(key[1])
+        batch_first = key[0] == "fla-core"
+        if batch_first:
+            leaves = _leaves({name: x.transpose(0, 1).contiguous() for name, x in given.items()}, key[1])
+            into_method = into_method.transpose(0, 1).contiguous()
         try:
             synchronise(options.device)
             start = time.perf_counter()
@@ -204,6 +220,7 @@ def measure(
             print(f"{family}, {key[0]}: {type(error).__name__}: {str(error).strip().splitlines()[-1][:200]}")
             continue
         firsts[key] = time.perf_counter() - start
+        found = [x.transpose(0, 1) for x in found] if batch_first else found
         errors[key] = max(((x.to(y.dtype) - y).norm() / y.norm()).item() for x, y in zip(found, expected, strict=True))
         memory[key] = _memory(method, leaves, into_method, options.device)
         work[*key, "forward"] = partial(_forward, method, leaves)
@@ -230,10 +247,8 @@ def _forward(method: Callable[[Leaves], Tensor], leaves: Leaves) -> None:
 
 
 def _both(method: Callable[[Leaves], Tensor], leaves: Leaves, into: Tensor) -> list[Tensor]:
-    """Return outputs, time first, and gradients."""
+    """Return outputs and gradients."""
     outputs = method(leaves)
-    if outputs.shape != into.shape:
-        outputs = outputs.transpose(0, 1)
     return [outputs.detach(), *torch.autograd.grad(outputs, list(leaves.values()), into.to(outputs.dtype))]
 
 
@@ -281,6 +296,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--peer", help="folder with fla-core, unpacked, and einops")
     parser.add_argument("--families", nargs="*", choices=FAMILIES, default=FAMILIES)
     parser.add_argument("--others", nargs="*", choices=["diagonal"], default=["diagonal"])
+    parser.add_argument("--chunk", type=int, help="steps of a chunk in Triton, instead of the default")
     parser.add_argument("--suffix", default="", help="end of the names of the files with the results")
     parser.add_argument("--repeats", type=int, default=5)
     return parser.parse_args()

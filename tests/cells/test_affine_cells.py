@@ -27,6 +27,7 @@ from mnemoscope.cells.affine import (
     Parts,
     RetNet,
     ScaledState,
+    cell as cell_module,
 )
 from mnemoscope.cells.affine.state_space import _hippo_normal
 from mnemoscope.cells.state import leaves, map_state
@@ -527,3 +528,14 @@ def test_low_precision_is_the_same_by_loop_and_kernel(name):
         assert state.S.dtype == torch.bfloat16
         assert cell.step(xs[0].bfloat16(), state)[0].dtype == torch.bfloat16
         torch.testing.assert_close(outputs.float(), expected, **near)
+
+
+def test_the_route_on_a_gpu_says_whether_triton_runs_it(monkeypatch):
+    asked = []
+    monkeypatch.setattr(cell_module, "no_triton_affine_scan", lambda *given: asked.append(given) or "no such kernel")
+    gpu = torch.device("cuda")
+    name = RetNet(3, 6, heads=2, key_size=4).kernel_name(gpu, torch.float64)
+    assert name == "affine scan (cuda, operations of torch: no such kernel)"
+    assert asked == [(gpu, torch.float64, 4)]  # a complex key is two real ones
+    monkeypatch.setattr(cell_module, "no_triton_affine_scan", lambda *_: None)
+    assert Mamba(3, 3, state_size=2).kernel_name(gpu, torch.float32) == "affine scan (cuda, Triton)"

@@ -2,10 +2,13 @@
 
 import inspect
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import forward_ad as fwd, gradcheck, gradgradcheck
 from torch.func import jacrev, jvp, vjp, vmap
 
@@ -139,6 +142,40 @@ def test_equal_keys_at_beta_2_cost_no_digits_in_float32(family):
     given = equal_keys(family, 512)
     found, expected = given.results(), given.to(torch.float64).results()
     assert max(errors(found, expected)) < 1e-5  # up to 1e-4 if the products of keys are rounded to float32
+
+
+@pytest.mark.parametrize("family", ["mamba-2", "kda"])
+def test_the_operator_for_torch_compile_equals_the_loop(family, monkeypatch):
+    given = problem(family, 5, batch=1)
+    expected = given.results(backend="loop")
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    assert max(errors(given.results(chunk=4), expected)) < 1e-14
+    with FakeTensorMode(allow_non_fake_inputs=True):  # the shapes that it promises to the compiler
+        shapes = [x.shape for x in given.results(chunk=4)]
+    assert shapes == [x.shape for x in expected]
+
+
+COMPILED = """
+import torch, mnemoscope as ms
+
+for cell in (ms.networks.gated_deltanet(3, 16, heads=2), ms.networks.mingru(3, 16)):
+    xs, weights = torch.randn(40, 4, 3), list(cell.parameters())
+    found, expected = (
+        torch.autograd.grad(run(xs), weights)
+        for loss in [lambda xs: ms.scan(cell, xs)[0].square().sum()]
+        for run in (torch.compile(loss, backend="aot_eager"), loss)
+    )
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+print("same")
+"""
+
+
+@SLOW
+def test_compiled_cells_have_the_same_gradients():
+    # in another process: torch.compile cannot look through the shape checks of the tests
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", COMPILED], capture_output=True, text=True)
+    assert done.stdout == "same\n", done.stderr[-3000:]
 
 
 def speed_table():

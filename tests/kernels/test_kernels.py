@@ -278,7 +278,7 @@ def test_parallel_scans_under_torch_func():
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
 @pytest.mark.parametrize("which", ["constant", "varying"])
-def test_many_units_are_scanned_in_blocks(which, dtype):
+def test_many_units_are_scanned_step_by_step(which, dtype):
     units = MANY // 2
     a = 0.8 * torch.randn(*([] if which == "constant" else [11, 2]), units, dtype=dtype)
     given = [x.requires_grad_() for x in (a, *torch.randn(12, 2, units, dtype=dtype).split([11, 1]))]

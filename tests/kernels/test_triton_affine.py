@@ -7,7 +7,7 @@ from mnemoscope.kernels import affine as affine_module, affine_gradients, diagon
 
 pytest.importorskip("triton")
 from mnemoscope.kernels import triton_linear
-from tests.kernels.affine_problems import FAMILIES, errors, problem
+from tests.kernels.affine_problems import FAMILIES, equal_keys, errors, problem
 from tests.slow import SLOW, representatives, slow
 
 GPU = torch.cuda.is_available()
@@ -43,6 +43,22 @@ def test_second_derivatives_go_through_torch():
         first = torch.autograd.grad(outputs.square().sum(), this.leaves, create_graph=True)
         found.append(torch.autograd.grad(sum(x.square().sum() for x in first), this.leaves))
     assert max(errors(*found)) < 1e-5
+
+
+@pytest.mark.usefixtures("fused")
+def test_the_operator_for_torch_compile_runs_the_kernels(monkeypatch):
+    given = problem("deltaproduct", 3, batch=1, heads=1).to(torch.float32).to(DEVICE)
+    expected = given.to(torch.float64).results(backend="loop")
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    assert max(errors(given.results(backend="triton"), expected)) < 2e-6
+
+
+@SLOW
+@pytest.mark.usefixtures("fused")
+def test_equal_keys_at_beta_2_cost_no_digits():
+    given = equal_keys("deltanet", 512, size=16).to(DEVICE)
+    found, expected = given.results(backend="triton"), given.to(torch.float64).results()
+    assert max(errors(found, expected)) < 1e-5
 
 
 @pytest.mark.parametrize("family", [*slow(*FAMILIES)])

@@ -111,7 +111,7 @@ class Block(Cell):
     def fast_path(self, xs: Tensor, state: Any, mask: Tensor | None) -> FastPath | NoFastPath:
         if not isinstance(self.core, AffineCell):
             return NoFastPath(f"the gates of {type(self.core).__name__} depend on its state")
-        return FastPath(f"affine scan ({xs.device.type})", lambda: self._run(xs, state, mask))
+        return FastPath(self.core.kernel_name(xs.device, xs.dtype), lambda: self._run(xs, state, mask))
 
     def _run(self, xs: Tensor, state: Any, mask: Tensor | None) -> tuple[Tensor, Any]:
         assert isinstance(self.core, AffineCell)

@@ -1,6 +1,7 @@
 """Affine recurrences with their backward passes written out, for autograd.
 
-Transforms of `torch.func`, forward mode and second derivatives use the operations of torch in `affine_chunks` instead.
+Transforms of `torch.func`, forward mode and second derivatives use the operations of torch in `affine_chunks` instead,
+and `torch.compile` the operators in `affine_compiled`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from torch.autograd import forward_ad
 from torch.nn.functional import pad
 
 from mnemoscope.kernels.affine_chunks import Chunks, Trace, chunked, chunked_backward
+from mnemoscope.kernels.affine_compiled import in_graph
 from mnemoscope.kernels.batched_gradients import loop_over_batch
 from mnemoscope.kernels.devices import no_triton
 
@@ -59,6 +61,8 @@ def _split(x: Tensor, size: int) -> Tensor:
 
 
 def _run(given: Chunks) -> tuple[Tensor, Tensor]:
+    if torch.compiler.is_compiling():
+        return in_graph(given)
     if transformed(given):
         return chunked(given)[:2]
     outputs, state = _Chunks.apply(*given)  # pyright: ignore[reportGeneralTypeIssues]
@@ -67,6 +71,8 @@ def _run(given: Chunks) -> tuple[Tensor, Tensor]:
 
 def transformed(given: tuple[Tensor | None, ...]) -> bool:
     """Whether a transform of `torch.func` or forward mode needs operations of torch."""
+    if torch.compiler.is_compiling():
+        return False
     return torch._C._are_functorch_transforms_active() or any(map(_has_tangent, given))
 
 
@@ -118,7 +124,9 @@ def no_triton_affine_scan(device: torch.device, dtype: torch.dtype, keys: int) -
 
 def run_in_triton(given: Sequences, micro_steps: int, chunk: int | None) -> tuple[Tensor, Tensor]:
     """Return the outputs (tokens, heads, values) and the final state (heads, keys, values), computed by Triton."""
-    contiguous = (None if x is None else x.contiguous() for x in given)
+    contiguous = tuple(None if x is None else x.contiguous() for x in given)
+    if torch.compiler.is_compiling():
+        return in_graph(contiguous, micro_steps, chunk)
     outputs, state = _Triton.apply(*contiguous, micro_steps, chunk)  # pyright: ignore[reportGeneralTypeIssues]
     return outputs, state
 

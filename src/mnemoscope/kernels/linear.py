@@ -1,7 +1,7 @@
-"""Linear recurrences in few sequential steps.
+"""Linear recurrences, in few sequential steps or in cheap ones.
 
-`diagonal_scan` takes O(log time) or O(sqrt time) steps, `linear_scan` O(sqrt time). Both only multiply and add, so
-zeros and factors of modulus up to 1 are harmless. Their derivatives are scans of the same kind run backwards in time,
+`linear_scan` takes O(sqrt time) steps. Both scans only multiply and add, so zeros and factors of modulus up to 1 are
+harmless. Their derivatives are scans of the same kind run backwards in time,
 
     G_t = g_t + A_{t+1}^H G_{t+1},   du_t = G_t,   dA_t = G_t h_{t-1}^H,   dh_0 = A_1^H G_1,
 
@@ -10,17 +10,18 @@ so derivatives of any order, `torch.func` and forward mode work.
 
 from __future__ import annotations
 
-from math import ceil, isqrt, sqrt
-from typing import Any
+from math import ceil, sqrt
+from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Bool, Inexact
 from mnemoscope.kernels.devices import no_triton
 
-MANY = 512
-"""Units times batch from which a diagonal scan on a CPU is faster in blocks than by pairing neighbours."""
+MANY = 128
+"""Units times batch from which a diagonal scan on a CPU is faster step by step than by pairing neighbours."""
 
 
 def diagonal_scan(
@@ -31,9 +32,9 @@ def diagonal_scan(
 ) -> Inexact[Tensor, "time batch units"]:
     """Return the states `h_t = a h_{t-1} + u_t`, or `a_t h_{t-1} + u_t`.
 
-    The work is O(time). On a GPU the scan is one kernel. On a CPU, many units take sqrt(time) blocks; few, and
-    under transforms of `torch.func` all, by pairing neighbours (Blelloch 1990). Where `resets` is True, the state is
-    zero before the step.
+    The work is O(time). On a GPU, and with many units on a CPU, forward and backward are written out. Otherwise, and
+    under transforms of `torch.func`, neighbours are paired in O(log time) steps (Blelloch 1990). Where `resets` is
+    True, the state is zero before the step.
 
     >>> diagonal_scan(torch.tensor([0.5]), torch.zeros(3, 1, 1), torch.ones(1, 1)).flatten().tolist()
     [0.5, 0.25, 0.125]
@@ -91,13 +92,13 @@ class _Scan(torch.autograd.Function):
 class _Diagonal(_Scan):
     @staticmethod
     def forward(a: Tensor, us: Tensor, h0: Tensor) -> Tensor:
-        transformed = torch._C._are_functorch_transforms_active()  # then nothing can be written in place
-        if not transformed and _fused_on_gpu(us):
+        fused = _fused_diagonal(us)
+        if fused == "gpu":
             from mnemoscope.kernels import triton_linear
 
             return triton_linear.diagonal(a, us, h0)
-        if not transformed and us.device.type == "cpu" and h0.numel() >= MANY:
-            return _in_blocks(a, us, h0)
+        if fused == "cpu":
+            return _step_by_step(a.expand(us.shape), us, h0)
         first = a if a.dim() == 1 else a[0]
         return _pair_up(a, torch.cat([(us[0] + first * h0).unsqueeze(0), us[1:]]))
 
@@ -105,12 +106,19 @@ class _Diagonal(_Scan):
     def backward(ctx: Any, *gs: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # pyright: ignore[reportIncompatibleMethodOverride]
         a, h0, hs = ctx.saved_tensors
         g, a_H = gs[0], a.conj()
-        # in reverse, G_t is multiplied by a_{t+1}; the last a multiplies the zero state and is irrelevant
-        later = a_H if a.dim() == 1 else a_H.roll(-1, 0).flip(0)
-        G = _run(_Diagonal, later, g.flip(0), torch.zeros_like(h0)).flip(0)
-        dh0 = (a_H if a.dim() == 1 else a_H[0]) * G[0]
-        da = G * torch.cat([h0.unsqueeze(0), hs[:-1]]).conj()
-        return (da.sum((0, 1)) if a.dim() == 1 else da), G, dh0
+        fused = None if torch.is_grad_enabled() else _fused_diagonal(g)
+        if fused == "gpu":
+            from mnemoscope.kernels import triton_linear
+
+            da, G = triton_linear.diagonal_backward(a, h0, hs, g)
+        elif fused == "cpu":
+            da, G = _step_back(a.expand(g.shape), h0, hs, g)
+        else:
+            # in reverse, G_t is multiplied by a_{t+1}; the last a multiplies the zero state and is irrelevant
+            later = a_H if a.dim() == 1 else a_H.roll(-1, 0).flip(0)
+            G = _run(_Diagonal, later, g.flip(0), torch.zeros_like(h0)).flip(0)
+            da = G * torch.cat([h0.unsqueeze(0), hs[:-1]]).conj()
+        return (da.sum((0, 1)) if a.dim() == 1 else da), G, (a_H if a.dim() == 1 else a_H[0]) * G[0]
 
     @staticmethod
     def jvp(ctx: Any, ta: Tensor | None, tu: Tensor | None, th0: Tensor | None) -> Tensor:  # type: ignore
@@ -121,33 +129,44 @@ class _Diagonal(_Scan):
         return _run(_Diagonal, a, us, torch.zeros_like(h0) if th0 is None else th0)
 
 
+def _fused_diagonal(us: Tensor) -> Literal["cpu", "gpu"] | None:
+    """Return where a diagonal scan can be written in place."""
+    if torch._C._are_functorch_transforms_active():
+        return None
+    if _fused_on_gpu(us):
+        return "gpu"
+    known = us.dtype in (torch.float32, torch.float64, torch.complex64, torch.complex128)
+    return "cpu" if known and us.device.type == "cpu" and us[0].numel() >= MANY else None
+
+
 def _fused_on_gpu(us: Tensor) -> bool:
     known = us.dtype in (torch.float32, torch.complex64, torch.bfloat16, torch.float16)
     return known and no_triton("diagonal scan", us.device) is None
 
 
-def _in_blocks(a: Tensor, us: Tensor, h0: Tensor) -> Tensor:
-    """Solve `h_t = a h_{t-1} + u_t` in about sqrt(time) blocks: all from zero, then a loop over their last states."""
-    time, hs = len(us), torch.empty_like(us)
-    size = max(1, isqrt(time))
-    number = time // size
-    split = (number, size, *us.shape[1:])
-    whole, drive = hs[: number * size].view(split), us[: number * size].unflatten(0, split[:2])
-    factors = a.expand(1, size, 1, -1) if a.dim() == 1 else a[: number * size].unflatten(0, split[:2])
-    decays = torch.empty_like(factors, memory_format=torch.contiguous_format)  # from the start of the block
-    whole[:, 0], decays[:, 0] = drive[:, 0], factors[:, 0]
-    for step in range(1, size):
-        torch.addcmul(drive[:, step], factors[:, step], whole[:, step - 1], out=whole[:, step])
-        torch.mul(factors[:, step], decays[:, step - 1], out=decays[:, step])
-    starts = torch.empty_like(whole[:, 0])
-    h = h0
-    for start, end, decay in zip(starts, whole[:, -1], decays[:, -1].expand(number, -1, -1), strict=True):
-        start.copy_(h)
-        h = torch.addcmul(end, decay, h)
-    whole.addcmul_(decays, starts.unsqueeze(1))
-    for t in range(number * size, time):
-        h = torch.addcmul(us[t], a if a.dim() == 1 else a[t], h, out=hs[t])
+def _step_by_step(a: Tensor, us: Tensor, h0: Tensor) -> Tensor:
+    """Solve `h_t = a_t h_{t-1} + u_t` by a loop over the steps in numpy, whose calls cost less than those of torch."""
+    hs = torch.empty_like(us, memory_format=torch.contiguous_format)
+    h, *rows = (_as_array(x) for x in (h0, a, us, hs))
+    for factor, u, out in zip(*rows, strict=True):
+        h = np.add(np.multiply(factor, h, out=out), u, out=out)
     return hs
+
+
+def _step_back(a: Tensor, h0: Tensor, hs: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the gradients of all factors and of us."""
+    G, da = torch.empty_like(hs), torch.empty_like(hs)
+    factors, rows, outs = (_as_array(x) for x in (a.conj(), g, G))
+    outs[-1] = later = rows[-1]
+    for factor, into, out in zip(factors[:0:-1], rows[-2::-1], outs[-2::-1], strict=True):
+        later = np.add(np.multiply(factor, later, out=out), into, out=out)
+    torch.mul(G[1:], hs[:-1].conj(), out=da[1:])
+    torch.mul(G[0], h0.conj(), out=da[0])
+    return da, G
+
+
+def _as_array(x: Tensor) -> np.ndarray:
+    return x.detach().resolve_conj().numpy()
 
 
 def _pair_up(a: Tensor, us: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from mnemoscope.kernels.devices import exact_products, on_device
+from mnemoscope.kernels.devices import exact_products
 from mnemoscope.kernels.triton_affine_parts import (
     load_log_decays,
     load_rows,
@@ -29,6 +29,7 @@ from mnemoscope.kernels.triton_affine_parts import (
     store_tile,
     sums_over_steps,
 )
+from mnemoscope.kernels.triton_launch import Launch, launch_all
 
 
 class Sequences(NamedTuple):
@@ -71,9 +72,19 @@ class Plan(NamedTuple):
         """Values that a program takes at a time."""
         return min(64, max(16, triton.next_power_of_2(self.values)))
 
+    @property
+    def kinds(self) -> int:
+        """Kinds of products that are stored."""
+        return (4 if self.rates == 1 else 3) if self.erases else 1
+
+    @property
+    def storage(self) -> torch.dtype:
+        """The dtype in which products and states are stored: no wider than the numbers that are multiplied."""
+        return torch.bfloat16 if self.precision == "bf16" else torch.float32
+
     def constants(self) -> dict[str, Any]:
         """Return the arguments that kernels are compiled for."""
-        solver = "tf32" if self.precision == "bf16" else self.precision
+        exact = self.precision in ("tf32x3", "ieee")
         return {
             "C": self.chunk,
             "KEYS": self.keys,
@@ -82,23 +93,46 @@ class Plan(NamedTuple):
             "D": self.key_tile,
             "E": self.value_tile,
             "ERASES": self.erases,
+            "KINDS": self.kinds,
             "PRECISION": self.precision,
-            "SOLVER": solver,
+            "STATES": self.precision if exact else "tf32",
+            "SOLVER": "fp64" if exact else "tf32",
             "num_warps": 4,
             "num_stages": 1,
         }
 
+    def narrow(self) -> dict[str, Any]:
+        """Return the constants of a walk over the chunks, which takes fewer values at a time."""
+        return {"E": min(32, self.value_tile), "num_stages": 2}
+
+    def walks(self) -> tuple[int, int]:
+        """Return the grid of a walk over the chunks."""
+        return self.heads, triton.cdiv(self.values, self.narrow()["E"])
+
+    def sizes(self) -> tuple[int, int, int, int]:
+        """Return the sizes that kernels are not compiled for."""
+        return self.steps, self.heads, self.chunks, self.micro
+
+    def key(self, given: Sequences) -> tuple[Any, ...]:
+        """Return the key of the kernels that this plan needs for such sequences."""
+        return (*self.constants().values(), *(None if x is None else x.dtype for x in given))
+
+    def blank(self, like: Tensor, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+        """Return memory for `shape` numbers of each chunk of each head."""
+        return torch.empty(self.heads, self.chunks, *shape, dtype=dtype, device=like.device)
+
 
 class Trace(NamedTuple):
-    """Results of the forward pass that the backward pass needs, all float32; the first sizes are heads and chunks."""
+    """Results of the forward pass that the backward pass needs; the first sizes are heads and chunks."""
 
     products: Tensor
-    """QK, and with erasure QA, BK, the inverse of `I - BA`, and BA if one rate decays all keys, (kinds, heads, chunks,
-    steps, steps)."""
+    """QK, and with erasure QA, BK, and BA if one rate decays all keys, (heads, chunks, kinds, steps, steps)."""
+    inverses: Tensor
+    """The inverse of `I - BA`, (heads, chunks, steps, steps); empty without erasure."""
     readers: Tensor
     """Rows that turn the first state of a chunk into outputs, (heads, chunks, steps, keys)."""
     moved: Tensor
-    """Factor of the state over a chunk, (heads, chunks, keys, keys or 1)."""
+    """Factor of the state over a chunk, (heads, chunks, keys, keys or 1), in float32."""
     starts: Tensor
     """First state of every chunk, (heads, chunks, keys, values)."""
 
@@ -120,48 +154,52 @@ def plan(given: Sequences, micro: int, chunk: int | None) -> Plan:
 def forward(given: Sequences, state: Tensor, how: Plan) -> tuple[Tensor, Tensor, Trace]:
     """Return the outputs (tokens, heads, values), the final state (heads, keys, values), and the trace."""
     q, k, v, g, a, b = given
-    heads, chunks, C = how.heads, how.chunks, how.chunk
-
-    def blank(*shape: int) -> Tensor:
-        return torch.empty(shape, dtype=torch.float32, device=q.device)
-
-    products = blank((5 if how.rates == 1 else 4) if how.erases else 1, heads, chunks, C, C)
-    readers, local = blank(heads, chunks, C, how.keys), blank(heads, chunks, C, how.values)
-    moved = blank(heads, chunks, how.keys, how.keys if how.erases else 1)
-    added, starts = blank(heads, chunks, how.keys, how.values), blank(heads, chunks, how.keys, how.values)
-    outputs, final = q.new_empty(len(q), heads, how.values), blank(heads, how.keys, how.values)
-    sequences = (q, k, v, g, k if a is None else a, k if b is None else b)
-    sizes, constants = (how.steps, heads, chunks, how.micro), how.constants()
-    tiles = triton.cdiv(how.values, how.value_tile)
-    narrow = constants | {"E": min(32, how.value_tile), "num_stages": 2}
-    with on_device(q):
-        _products[(heads * chunks,)](*sequences, products, *sizes, **constants)
-        _local[(heads * chunks,)](*sequences, products, readers, local, moved, added, *sizes, **constants)
-        _walk[(heads, triton.cdiv(how.values, narrow["E"]))](state, moved, added, starts, final, *sizes, **narrow)
-        _outputs[(heads * chunks, tiles)](local, readers, starts, outputs, *sizes, **constants)
-    return outputs, final, Trace(products, readers, moved, starts)
+    a, b = (k if x is None else x for x in (a, b))
+    C, keys, values, blocks = how.chunk, how.keys, how.values, how.heads * how.chunks
+    sizes, constants = how.sizes(), how.constants()
+    products = how.blank(q, how.kinds, C, C, dtype=how.storage)
+    wide = torch.float64 if constants["SOLVER"] == "fp64" else torch.float32
+    inverses = how.blank(q, *((C, C) if how.erases else (0,)), dtype=wide)
+    readers = how.blank(q, C, keys, dtype=how.storage)
+    local = how.blank(q, C, values)
+    moved = how.blank(q, keys, keys if how.erases else 1)
+    added, starts = how.blank(q, keys, values), how.blank(q, keys, values, dtype=how.storage)
+    outputs, final = q.new_empty(len(q), how.heads, values), torch.empty_like(state)
+    tiles, narrow = triton.cdiv(values, how.value_tile), constants | how.narrow()
+    launches = [
+        Launch(_products, (blocks,), (q, k, g, a, b, products, inverses, *sizes), constants),
+        Launch(
+            _local,
+            (blocks,),
+            (q, k, v, g, a, b, products, inverses, readers, local, moved, added, *sizes),
+            constants,
+        ),
+        Launch(_walk, how.walks(), (state, moved, added, starts, final, *sizes), narrow),
+        Launch(_outputs, (blocks, tiles), (local, readers, starts, outputs, *sizes), constants),
+    ]
+    launch_all(launches, q, ("forward", *how.key(given)))
+    return outputs, final, Trace(products, inverses, readers, moved, starts)
 
 
 @triton.jit(do_not_specialize=["steps", "heads", "chunks", "micro"])
 def _products(
     q,
     k,
-    v,
     g,
     a,
     b,
     products,
+    inverses,
     steps,
     heads,
     chunks,
     micro,
     C: tl.constexpr,
     KEYS: tl.constexpr,
-    VALUES: tl.constexpr,
     RATES: tl.constexpr,
     D: tl.constexpr,
-    E: tl.constexpr,
     ERASES: tl.constexpr,
+    KINDS: tl.constexpr,
     PRECISION: tl.constexpr,
     SOLVER: tl.constexpr,
 ):
@@ -181,7 +219,7 @@ def _products(
     QK = tl.zeros([C, C], tl.float32)
     QA = tl.zeros([C, C], tl.float32)
     BK = tl.zeros([C, C], tl.float32)
-    BA = tl.zeros([C, C], tl.float32)
+    BA = tl.zeros([C, C], tl.float64 if SOLVER == "fp64" else tl.float32)
     if RATES == 1:
         factor = tl.where(j <= i, tl.exp(pair_exponents(g_, i, j, 0, C, PRECISION)), 0.0)
         QK = product(q_, tl.trans(k_), PRECISION) * factor
@@ -189,7 +227,7 @@ def _products(
             QA = product(q_, tl.trans(a_), PRECISION) * factor
             factor = tl.where(j < i, tl.exp(pair_exponents(g_, i, j, 1, C, PRECISION)), 0.0)
             BK = product(b_, tl.trans(k_), PRECISION) * factor
-            BA = product(b_, tl.trans(a_), PRECISION) * factor
+            BA = product(b_, tl.trans(a_), SOLVER) * factor
     else:
         QK = tl.where(i == j, tl.sum(q_ * k_, 1)[:, None], 0.0)
         if ERASES:
@@ -210,23 +248,22 @@ def _products(
                 before = tl.exp(selected_sums(together & (j < i), g_, PRECISION))
                 reads = tl.where(right, b_ * before, 0.0)
                 BK += tl.where(across, product(reads, writes, PRECISION), 0.0)
-                BA += tl.where(across, product(reads, erased, PRECISION), 0.0)
+                BA += tl.where(across, product(reads, erased, SOLVER), 0.0)
             size *= 2
-    kind = heads.to(tl.int64) * chunks * C
-    store_tile(products, QK, block * C, 0, C, C, C, C)
+    store_tile(products, QK, KINDS * block * C, 0, C, C, C, C)
     if ERASES:
-        store_tile(products, QA, kind + block * C, 0, C, C, C, C)
-        store_tile(products, BK, 2 * kind + block * C, 0, C, C, C, C)
+        store_tile(products, QA, (KINDS * block + 1) * C, 0, C, C, C, C)
+        store_tile(products, BK, (KINDS * block + 2) * C, 0, C, C, C, C)
         if RATES == 1:
-            store_tile(products, BA, 4 * kind + block * C, 0, C, C, C, C)
+            store_tile(products, BA, (KINDS * block + 3) * C, 0, C, C, C, C)
         # inverse of I - BA: join the inverses of neighbouring blocks
-        inverse = tl.where(i == j, 1.0, 0.0)
+        inverse = tl.where(i == j, 1.0, 0.0).to(BA.dtype)
         size = 1
         while size < C:
             across = (i // (2 * size) == j // (2 * size)) & ((i // size) % 2 == 1) & ((j // size) % 2 == 0)
             inverse += product(product(inverse, tl.where(across, BA, 0.0), SOLVER), inverse, SOLVER)
             size *= 2
-        store_tile(products, inverse, 3 * kind + block * C, 0, C, C, C, C)
+        store_tile(inverses, inverse, block * C, 0, C, C, C, C)
 
 
 @triton.jit(do_not_specialize=["steps", "heads", "chunks", "micro"])
@@ -238,6 +275,7 @@ def _local(
     a,
     b,
     products,
+    inverses,
     readers,
     local,
     moved,
@@ -253,7 +291,9 @@ def _local(
     D: tl.constexpr,
     E: tl.constexpr,
     ERASES: tl.constexpr,
+    KINDS: tl.constexpr,
     PRECISION: tl.constexpr,
+    STATES: tl.constexpr,
     SOLVER: tl.constexpr,
 ):
     block = tl.program_id(0).to(tl.int64)
@@ -261,7 +301,6 @@ def _local(
     start = (block % chunks) * C
     i = tl.arange(0, C)[:, None]
     j = tl.arange(0, C)[None, :]
-    kind = heads.to(tl.int64) * chunks * C
     g_ = load_log_decays(g, start, head, steps, heads, RATES, C, D)
     q_in = load_rows(q, start, head, steps, heads, micro, 0, KEYS, C, D)
     q_in *= tl.exp(sums_over_steps(j <= i, g_, RATES, PRECISION))
@@ -269,15 +308,15 @@ def _local(
     K_out = tl.trans(load_rows(k, start, head, steps, heads, 1, 0, KEYS, C, D) * to_end)
     keep = tl.broadcast_to(tl.exp(tl.sum(g_, 0)), D)
     row = tl.arange(0, D)
-    QK = load_tile(products, block * C, 0, C, C, C, C)
+    QK = load_tile(products, KINDS * block * C, 0, C, C, C, C)
     QA = QK
     BK = QK
     inverse = QK
     A_out = K_out
     if ERASES:
-        QA = load_tile(products, kind + block * C, 0, C, C, C, C)
-        BK = load_tile(products, 2 * kind + block * C, 0, C, C, C, C)
-        inverse = load_tile(products, 3 * kind + block * C, 0, C, C, C, C)
+        QA = load_tile(products, (KINDS * block + 1) * C, 0, C, C, C, C)
+        BK = load_tile(products, (KINDS * block + 2) * C, 0, C, C, C, C)
+        inverse = load_tile(inverses, block * C, 0, C, C, C, C)
         A_out = tl.trans(load_rows(a, start, head, steps, heads, 1, 0, KEYS, C, D) * to_end)
         b_in = load_rows(b, start, head, steps, heads, 1, 0, KEYS, C, D)
         b_in *= tl.exp(sums_over_steps(j < i, g_, RATES, PRECISION))
@@ -293,7 +332,7 @@ def _local(
         output = product(QK, v_, PRECISION)
         writing = product(K_out, v_, PRECISION)
         if ERASES:
-            Z = product(inverse, product(BK, v_, PRECISION), SOLVER)
+            Z = product(inverse, product(BK, v_, PRECISION), STATES)
             output += product(QA, Z, PRECISION)
             writing += product(A_out, Z, PRECISION)
         store_tile(local, output, block * C, first, VALUES, C, E, C)
@@ -311,15 +350,12 @@ def _walk(
     heads,
     chunks,
     micro,
-    C: tl.constexpr,
     KEYS: tl.constexpr,
     VALUES: tl.constexpr,
-    RATES: tl.constexpr,
     D: tl.constexpr,
     E: tl.constexpr,
     ERASES: tl.constexpr,
-    PRECISION: tl.constexpr,
-    SOLVER: tl.constexpr,
+    STATES: tl.constexpr,
 ):
     head = tl.program_id(0).to(tl.int64)
     first = tl.program_id(1) * E
@@ -329,7 +365,7 @@ def _walk(
         store_tile(starts, S, block * KEYS, first, VALUES, D, E, KEYS)
         writing = load_tile(added, block * KEYS, first, VALUES, D, E, KEYS)
         if ERASES:
-            S = product(load_tile(moved, block * KEYS, 0, KEYS, D, D, KEYS), S, SOLVER) + writing
+            S = product(load_tile(moved, block * KEYS, 0, KEYS, D, D, KEYS), S, STATES).to(tl.float32) + writing
         else:
             row = tl.arange(0, D)
             S = tl.load(moved + block * KEYS + row, mask=row < KEYS, other=0.0)[:, None] * S + writing
@@ -349,12 +385,9 @@ def _outputs(
     C: tl.constexpr,
     KEYS: tl.constexpr,
     VALUES: tl.constexpr,
-    RATES: tl.constexpr,
     D: tl.constexpr,
     E: tl.constexpr,
-    ERASES: tl.constexpr,
     PRECISION: tl.constexpr,
-    SOLVER: tl.constexpr,
 ):
     block = tl.program_id(0).to(tl.int64)
     first = tl.program_id(1) * E

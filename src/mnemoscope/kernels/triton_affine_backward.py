@@ -14,7 +14,6 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from mnemoscope.kernels.devices import on_device
 from mnemoscope.kernels.triton_affine import Plan, Sequences, Trace
 from mnemoscope.kernels.triton_affine_parts import (
     load_log_decays,
@@ -28,6 +27,7 @@ from mnemoscope.kernels.triton_affine_parts import (
     sums_of_columns,
     sums_over_steps,
 )
+from mnemoscope.kernels.triton_launch import Launch, launch_all
 
 
 class Gradients(NamedTuple):
@@ -44,60 +44,61 @@ class Gradients(NamedTuple):
 
 def backward(given: Sequences, trace: Trace, into_outputs: Tensor, into_state: Tensor, how: Plan) -> Gradients:
     """Return the gradients from those of the outputs (tokens, heads, values) and of the final state."""
-    q, k, v, g, a, b = given
-    heads, chunks = how.heads, how.chunks
-    ends, into_start = torch.empty_like(trace.starts), torch.empty_like(into_state)
-    kinds = 2 if how.erases else 1
-    shape = (kinds, heads, chunks, how.chunk, how.values)
-    sources, written = (torch.empty(shape, dtype=torch.float32, device=q.device) for _ in range(2))
-    into_v = torch.empty_like(v)
-    into_reads = [torch.empty_like(x) for x in (q, b) if x is not None]
-    into_writes = [torch.empty_like(x) for x in (k, a) if x is not None]
-    into_g = torch.empty(2 * kinds, *g.shape, dtype=torch.float32, device=g.device)
-    sequences = (q, k, v, g, k if a is None else a, k if b is None else b)
-    sizes, constants = (how.steps, heads, chunks, how.micro), how.constants()
-    narrow = constants | {"E": min(32, how.value_tile), "num_stages": 2}
-    tiles = triton.cdiv(how.values, how.value_tile)
-    blocks = heads * chunks
-    with on_device(q):
-        _walk_back[(heads, triton.cdiv(how.values, narrow["E"]))](
-            trace.moved, trace.readers, into_outputs, into_state, ends, into_start, *sizes, **narrow
-        )
-        _middle[(blocks, tiles)](
-            *sequences, *trace[::3], ends, into_outputs, sources, written, into_v, *sizes, **constants
-        )
-        for kind in range(kinds):
-            _reads[(blocks,)](
-                (q, b)[kind],
-                *sequences,
-                trace.products,
-                trace.starts,
-                ends,
-                sources,
-                written,
-                into_reads[kind],
-                into_g[kind],
-                how.steps,
-                heads,
-                chunks,
-                1 if kind else how.micro,
-                kind,
-                **constants,
-            )
-            _writes[(blocks,)](
-                (k, a)[kind],
-                *sequences,
-                ends,
-                sources,
-                written,
-                into_writes[kind],
-                into_g[kinds + kind],
-                *sizes,
-                kind,
-                **constants,
-            )
-    into_b, into_a = (into_reads[1], into_writes[1]) if how.erases else (None, None)
-    return Gradients(into_reads[0], into_writes[0], into_v, into_g.sum(0).to(g.dtype), into_a, into_b, into_start)
+    q, k, v, g, _, _ = given
+    a, b = (k if x is None else x for x in given[4:])
+    products, inverses, readers, moved, starts = trace
+    sizes, constants, blocks = how.sizes(), how.constants(), how.heads * how.chunks
+    ends, into_start = torch.empty_like(starts), torch.empty_like(into_state)
+    U, Y = (torch.empty(v.shape if how.erases else (0,), dtype=how.storage, device=v.device) for _ in range(2))
+    into_q, into_k, into_v, into_a, into_b = (torch.empty_like(x) for x in (q, k, v, a, b))
+    into_g = torch.empty(4 if how.erases else 2, *g.shape, dtype=torch.float32, device=g.device)
+    middle = (k, v, g, a, b, products, inverses, starts, ends, into_outputs, U, Y, into_v, *sizes)
+    launches = [
+        Launch(
+            _walk_back,
+            how.walks(),
+            (moved, readers, into_outputs, into_state, ends, into_start, *sizes),
+            constants | how.narrow(),
+        ),
+        Launch(_middle, (blocks, triton.cdiv(how.values, how.value_tile)), middle, constants),
+    ]
+    kinds = [(0, q, into_outputs, into_q, k, v, into_k), (1, b, Y, into_b, a, U, into_a)]
+    for kind, read, source, into_read, write, written, into_write in kinds[: 2 if how.erases else 1]:
+        tokens = 1 if kind else how.micro
+        launches += [
+            Launch(
+                _reads,
+                (blocks,),
+                (
+                    read,
+                    source,
+                    k,
+                    a,
+                    g,
+                    v,
+                    U,
+                    products,
+                    starts,
+                    ends,
+                    into_read,
+                    into_g[2 * kind],
+                    *sizes[:3],
+                    tokens,
+                    kind,
+                ),
+                constants,
+            ),
+            Launch(
+                _writes,
+                (blocks,),
+                (write, written, q, b, g, into_outputs, Y, ends, into_write, into_g[2 * kind + 1], *sizes),
+                constants,
+            ),
+        ]
+    launch_all(launches, q, ("backward", *how.key(given)))
+    if not how.erases:
+        into_a = into_b = None
+    return Gradients(into_q, into_k, into_v, into_g.sum(0).to(g.dtype), into_a, into_b, into_start)
 
 
 @triton.jit(do_not_specialize=["steps", "heads", "chunks", "micro"])
@@ -115,12 +116,11 @@ def _walk_back(
     C: tl.constexpr,
     KEYS: tl.constexpr,
     VALUES: tl.constexpr,
-    RATES: tl.constexpr,
     D: tl.constexpr,
     E: tl.constexpr,
     ERASES: tl.constexpr,
     PRECISION: tl.constexpr,
-    SOLVER: tl.constexpr,
+    STATES: tl.constexpr,
 ):
     head = tl.program_id(0).to(tl.int64)
     first = tl.program_id(1) * E
@@ -132,7 +132,10 @@ def _walk_back(
         dO = load_rows(into_outputs, chunk * C, head, steps, heads, micro, first, VALUES, C, E)
         reading = product(tl.trans(load_tile(readers, block * C, 0, KEYS, C, D, C)), dO, PRECISION)
         if ERASES:
-            dS = product(tl.trans(load_tile(moved, block * KEYS, 0, KEYS, D, D, KEYS)), dS, SOLVER) + reading
+            dS = (
+                product(tl.trans(load_tile(moved, block * KEYS, 0, KEYS, D, D, KEYS)), dS, STATES).to(tl.float32)
+                + reading
+            )
         else:
             row = tl.arange(0, D)
             dS = tl.load(moved + block * KEYS + row, mask=row < KEYS, other=0.0)[:, None] * dS + reading
@@ -141,18 +144,18 @@ def _walk_back(
 
 @triton.jit(do_not_specialize=["steps", "heads", "chunks", "micro"])
 def _middle(
-    q,
     k,
     v,
     g,
     a,
     b,
     products,
+    inverses,
     starts,
     ends,
     into_outputs,
-    sources,
-    written,
+    U,
+    Y,
     into_v,
     steps,
     heads,
@@ -165,8 +168,9 @@ def _middle(
     D: tl.constexpr,
     E: tl.constexpr,
     ERASES: tl.constexpr,
+    KINDS: tl.constexpr,
     PRECISION: tl.constexpr,
-    SOLVER: tl.constexpr,
+    STATES: tl.constexpr,
 ):
     block = tl.program_id(0).to(tl.int64)
     first = tl.program_id(1) * E
@@ -174,49 +178,45 @@ def _middle(
     start = (block % chunks) * C
     i = tl.arange(0, C)[:, None]
     j = tl.arange(0, C)[None, :]
-    kind = heads.to(tl.int64) * chunks * C
     dO = load_rows(into_outputs, start, head, steps, heads, micro, first, VALUES, C, E)
     V = load_rows(v, start, head, steps, heads, 1, first, VALUES, C, E)
-    store_tile(sources, dO, block * C, first, VALUES, C, E, C)
-    store_tile(written, V, block * C, first, VALUES, C, E, C)
     g_ = load_log_decays(g, start, head, steps, heads, RATES, C, D)
     to_end = tl.exp(sums_over_steps(j > i, g_, RATES, PRECISION))
     dS = load_tile(ends, block * KEYS, first, VALUES, D, E, KEYS)
     K_out = load_rows(k, start, head, steps, heads, 1, 0, KEYS, C, D) * to_end
     dV = product(K_out, dS, PRECISION)
-    dV += product(tl.trans(load_tile(products, block * C, 0, C, C, C, C)), dO, PRECISION)
+    QK = load_tile(products, KINDS * block * C, 0, C, C, C, C)
+    dV += product(tl.trans(QK), dO, PRECISION)
     if ERASES:
-        QA = load_tile(products, kind + block * C, 0, C, C, C, C)
-        BK = load_tile(products, 2 * kind + block * C, 0, C, C, C, C)
-        inverse = load_tile(products, 3 * kind + block * C, 0, C, C, C, C)
+        QA = load_tile(products, (KINDS * block + 1) * C, 0, C, C, C, C)
+        BK = load_tile(products, (KINDS * block + 2) * C, 0, C, C, C, C)
+        inverse = load_tile(inverses, block * C, 0, C, C, C, C)
         S = load_tile(starts, block * KEYS, first, VALUES, D, E, KEYS)
         b_in = load_rows(b, start, head, steps, heads, 1, 0, KEYS, C, D)
         b_in *= tl.exp(sums_over_steps(j < i, g_, RATES, PRECISION))
-        U = product(inverse, product(b_in, S, PRECISION) + product(BK, V, PRECISION), SOLVER)
-        store_tile(written, U, kind + block * C, first, VALUES, C, E, C)
+        reads = product(b_in, S, PRECISION) + product(BK, V, PRECISION)
+        store_rows(U, product(inverse, reads, STATES), start, head, steps, heads, 1, first, VALUES, C, E)
         A_out = load_rows(a, start, head, steps, heads, 1, 0, KEYS, C, D) * to_end
-        Y = product(A_out, dS, PRECISION) + product(tl.trans(QA), dO, PRECISION)
-        Y = product(tl.trans(inverse), Y, SOLVER)
-        store_tile(sources, Y, kind + block * C, first, VALUES, C, E, C)
-        dV += product(tl.trans(BK), Y, PRECISION)
+        into_erased = product(A_out, dS, PRECISION) + product(tl.trans(QA), dO, PRECISION)
+        Y_ = product(tl.trans(inverse), into_erased, STATES)
+        store_rows(Y, Y_, start, head, steps, heads, 1, first, VALUES, C, E)
+        dV += product(tl.trans(BK), Y_, PRECISION)
     store_rows(into_v, dV, start, head, steps, heads, 1, first, VALUES, C, E)
 
 
 @triton.jit(do_not_specialize=["steps", "heads", "chunks", "micro", "before"])
 def _reads(
     mine,
-    q,
+    source,
     k,
-    v,
-    g,
     a,
-    b,
+    g,
+    v,
+    U,
     products,
     starts,
     ends,
-    sources,
-    written,
-    into_reads,
+    into_mine,
     into_g,
     steps,
     heads,
@@ -230,31 +230,33 @@ def _reads(
     D: tl.constexpr,
     E: tl.constexpr,
     ERASES: tl.constexpr,
+    KINDS: tl.constexpr,
     PRECISION: tl.constexpr,
-    SOLVER: tl.constexpr,
 ):
-    """Fill the gradient of `mine`: the queries (`before` = 0), or b, which reads before the step (`before` = 1)."""
+    """Fill the gradient of `mine`: the queries (`before` = 0), or b, which reads before the step (`before` = 1).
+
+    `source` is the gradient of what is read, dO or Y.
+    """
     block = tl.program_id(0).to(tl.int64)
     head = block // chunks
     start = (block % chunks) * C
     i = tl.arange(0, C)[:, None]
     j = tl.arange(0, C)[None, :]
-    kind = heads.to(tl.int64) * chunks * C
     into_QK = tl.zeros([C, C], tl.float32)  # or BK
     into_QA = tl.zeros([C, C], tl.float32)  # or BA
     into_in = tl.zeros([C, D], tl.float32)
     overlap = tl.zeros([D], tl.float32)
     for first in range(0, VALUES, E):
-        source = load_tile(sources, before * kind + block * C, first, VALUES, C, E, C)
+        source_ = load_rows(source, start, head, steps, heads, micro, first, VALUES, C, E)
         S = load_tile(starts, block * KEYS, first, VALUES, D, E, KEYS)
         dS = load_tile(ends, block * KEYS, first, VALUES, D, E, KEYS)
         overlap += tl.sum(S * dS, 1)
-        into_in += product(source, tl.trans(S), PRECISION)
-        V = load_tile(written, block * C, first, VALUES, C, E, C)
-        into_QK += product(source, tl.trans(V), PRECISION)
+        into_in += product(source_, tl.trans(S), PRECISION)
+        V = load_rows(v, start, head, steps, heads, 1, first, VALUES, C, E)
+        into_QK += product(source_, tl.trans(V), PRECISION)
         if ERASES:
-            U = load_tile(written, kind + block * C, first, VALUES, C, E, C)
-            into_QA += product(source, tl.trans(U), PRECISION)
+            U_ = load_rows(U, start, head, steps, heads, 1, first, VALUES, C, E)
+            into_QA += product(source_, tl.trans(U_), PRECISION)
     x = load_rows(mine, start, head, steps, heads, micro, 0, KEYS, C, D)
     k_ = load_rows(k, start, head, steps, heads, 1, 0, KEYS, C, D)
     g_ = load_log_decays(g, start, head, steps, heads, RATES, C, D)
@@ -265,9 +267,9 @@ def _reads(
     total = overlap * tl.exp(tl.sum(g_, 0)) * (1 - before)  # counted once
     if RATES == 1:
         border = tl.sum(into_x * x, 1)[:, None]
-        pairs = into_QK * load_tile(products, 2 * before * kind + block * C, 0, C, C, C, C)
+        pairs = into_QK * load_tile(products, (KINDS * block + 2 * before) * C, 0, C, C, C, C)
         if ERASES:
-            pairs += into_QA * load_tile(products, (1 + 3 * before) * kind + block * C, 0, C, C, C, C)
+            pairs += into_QA * load_tile(products, (KINDS * block + 2 * before + 1) * C, 0, C, C, C, C)
         # at (i, t): the pairs with a write before t, and the border
         spans = sums_of_columns(pairs, i < j, PRECISION) + border
         factor = tl.where(j <= i - before, tl.exp(pair_exponents(g_, i, j, before, C, PRECISION)), 0.0)
@@ -299,28 +301,25 @@ def _reads(
             spread += selected_sums((i <= j - before) & together, found * x, PRECISION)
             size *= 2
         store_rows(into_g, spread, start, head, steps, heads, 1, 0, RATES, C, D)
-    store_rows(into_reads, into_x, start, head, steps, heads, micro, 0, KEYS, C, D)
+    store_rows(into_mine, into_x, start, head, steps, heads, micro, 0, KEYS, C, D)
 
 
-@triton.jit(do_not_specialize=["steps", "heads", "chunks", "micro", "erased"])
+@triton.jit(do_not_specialize=["steps", "heads", "chunks", "micro"])
 def _writes(
     mine,
-    q,
-    k,
-    v,
-    g,
-    a,
-    b,
-    ends,
-    sources,
     written,
-    into_writes,
+    q,
+    b,
+    g,
+    into_outputs,
+    Y,
+    ends,
+    into_mine,
     into_g,
     steps,
     heads,
     chunks,
     micro,
-    erased,
     C: tl.constexpr,
     KEYS: tl.constexpr,
     VALUES: tl.constexpr,
@@ -329,27 +328,25 @@ def _writes(
     E: tl.constexpr,
     ERASES: tl.constexpr,
     PRECISION: tl.constexpr,
-    SOLVER: tl.constexpr,
 ):
-    """Fill the gradient of `mine`, the keys (`erased` = 0) or a (`erased` = 1). Rows are writes, columns are reads."""
+    """Fill the gradient of `mine`, the keys or a, along which V or U is `written`. Rows are writes, columns are reads."""
     block = tl.program_id(0).to(tl.int64)
     head = block // chunks
     start = (block % chunks) * C
     i = tl.arange(0, C)[:, None]
     j = tl.arange(0, C)[None, :]
-    kind = heads.to(tl.int64) * chunks * C
     into_QK = tl.zeros([C, C], tl.float32)  # or QA
     into_BK = tl.zeros([C, C], tl.float32)  # or BA
     into_out = tl.zeros([C, D], tl.float32)
     for first in range(0, VALUES, E):
-        source = load_tile(written, erased * kind + block * C, first, VALUES, C, E, C)
+        written_ = load_rows(written, start, head, steps, heads, 1, first, VALUES, C, E)
         dS = load_tile(ends, block * KEYS, first, VALUES, D, E, KEYS)
-        into_out += product(source, tl.trans(dS), PRECISION)
-        dO = load_tile(sources, block * C, first, VALUES, C, E, C)
-        into_QK += product(source, tl.trans(dO), PRECISION)
+        into_out += product(written_, tl.trans(dS), PRECISION)
+        dO = load_rows(into_outputs, start, head, steps, heads, micro, first, VALUES, C, E)
+        into_QK += product(written_, tl.trans(dO), PRECISION)
         if ERASES:
-            Y = load_tile(sources, kind + block * C, first, VALUES, C, E, C)
-            into_BK += product(source, tl.trans(Y), PRECISION)
+            Y_ = load_rows(Y, start, head, steps, heads, 1, first, VALUES, C, E)
+            into_BK += product(written_, tl.trans(Y_), PRECISION)
     x = load_rows(mine, start, head, steps, heads, 1, 0, KEYS, C, D)
     q_ = load_rows(q, start, head, steps, heads, micro, 0, KEYS, C, D)
     g_ = load_log_decays(g, start, head, steps, heads, RATES, C, D)
@@ -386,4 +383,4 @@ def _writes(
             spread += selected_sums((i > j) & together, found * x, PRECISION)
             size *= 2
         store_rows(into_g, spread, start, head, steps, heads, 1, 0, RATES, C, D)
-    store_rows(into_writes, into_x, start, head, steps, heads, 1, 0, KEYS, C, D)
+    store_rows(into_mine, into_x, start, head, steps, heads, 1, 0, KEYS, C, D)

@@ -51,11 +51,14 @@ def load_log_decays(g, start, head, steps, heads, WIDTH: tl.constexpr, C: tl.con
 
 @triton.jit
 def load_tile(x, at, first, width, ROWS: tl.constexpr, COLUMNS: tl.constexpr, rows):
-    """Return columns from `first` on of a matrix of `rows` x `width` that begins at row `at` of x."""
+    """Return columns from `first` on of a matrix of `rows` x `width` that begins at row `at` of x, at least in float32."""
     row = tl.arange(0, ROWS)
     columns = first + tl.arange(0, COLUMNS)
     inside = (row < rows)[:, None] & (columns < width)[None, :]
-    return tl.load(x + (at + row)[:, None] * width + columns[None, :], mask=inside, other=0.0).to(tl.float32)
+    tile = tl.load(x + (at + row)[:, None] * width + columns[None, :], mask=inside, other=0.0)
+    if x.dtype.element_ty != tl.float64:
+        tile = tile.to(tl.float32)
+    return tile
 
 
 @triton.jit
@@ -64,16 +67,18 @@ def store_tile(x, tile, at, first, width, ROWS: tl.constexpr, COLUMNS: tl.conste
     row = tl.arange(0, ROWS)
     columns = first + tl.arange(0, COLUMNS)
     inside = (row < rows)[:, None] & (columns < width)[None, :]
-    tl.store(x + (at + row)[:, None] * width + columns[None, :], tile, mask=inside)
+    tl.store(x + (at + row)[:, None] * width + columns[None, :], tile.to(x.dtype.element_ty), mask=inside)
 
 
 @triton.jit
 def product(x, y, PRECISION: tl.constexpr):
-    """Return `x y`, summed in float32."""
-    if PRECISION == "bf16":
+    """Return `x y`, summed in float32, or in float64 if that is the precision."""
+    if PRECISION == "fp64":
+        return tl.dot(x.to(tl.float64), y.to(tl.float64))
+    elif PRECISION == "bf16":
         return tl.dot(x.to(tl.bfloat16), y.to(tl.bfloat16))
     else:
-        return tl.dot(x, y, input_precision=PRECISION)
+        return tl.dot(x.to(tl.float32), y.to(tl.float32), input_precision=PRECISION)
 
 
 @triton.jit

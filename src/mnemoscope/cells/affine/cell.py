@@ -24,6 +24,7 @@ from mnemoscope.cells.affine.parts import (
 from mnemoscope.cells.cell import Step
 from mnemoscope.cells.fast_path import FastPath, NoFastPath
 from mnemoscope.cells.recurrence import Recurrence
+from mnemoscope.kernels.affine_gradients import no_triton_affine_scan
 
 
 class AffineCell(Recurrence):
@@ -144,7 +145,15 @@ class AffineCell(Recurrence):
         return self.finish(read_state(self.parts(features), state.S), features, state.m if self.scaled else None)
 
     def fast_path(self, xs: Tensor, state: Any, mask: Tensor | None) -> FastPath | NoFastPath:
-        return FastPath(f"affine scan ({xs.device.type})", lambda: self.run(self.project(xs), state, mask))
+        return FastPath(self.kernel_name(xs.device, xs.dtype), lambda: self.run(self.project(xs), state, mask))
+
+    def kernel_name(self, device: torch.device, dtype: torch.dtype) -> str:
+        """Return the name of the operation; on a GPU, also whether there is a Triton kernel for it, or why not."""
+        if device.type != "cuda":
+            return f"affine scan ({device.type})"
+        keys = 1 if self.values == 1 else self.keys * (2 if self.complex_state else 1)
+        reason = no_triton_affine_scan(device, dtype, keys)
+        return f"affine scan (cuda, {'Triton' if reason is None else f'operations of torch: {reason}'})"
 
     def run(
         self, features: Float[Tensor, "time batch features"], state: Any, mask: Bool[Tensor, "time batch"] | None

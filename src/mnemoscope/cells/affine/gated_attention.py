@@ -11,7 +11,7 @@ from torch.nn.functional import logsigmoid, silu
 from mnemoscope.base.array_types import Float
 from mnemoscope.base.validation import check_whole
 from mnemoscope.cells.affine.cell import AffineCell
-from mnemoscope.cells.affine.parts import Parts
+from mnemoscope.cells.affine.parts import Parts, as_complex
 from mnemoscope.cells.surroundings import Surroundings
 
 
@@ -148,7 +148,7 @@ class RetNet(AffineCell):
     def parts(self, features: Float[Tensor, "*batch features"]) -> Parts:
         keys, values = 2 * self.heads * self.keys, self.heads * self.values
         q, k, v = features.split([keys, keys, values], dim=-1)
-        q, k = (torch.view_as_complex(x.unflatten(-1, (self.heads, self.keys, 2)).contiguous()) for x in (q, k))
+        q, k = (as_complex(x.unflatten(-1, (self.heads, self.keys, 2))) for x in (q, k))
         head, pair = (torch.arange(n, dtype=torch.float64, device=k.device) for n in (self.heads, self.keys))
         log_gamma, theta = torch.log1p(-(2.0 ** (-5 - head))), 10_000.0 ** (-pair / self.keys)
         g = torch.complex(log_gamma.unsqueeze(-1).expand(k.shape[-2:]), theta.expand(k.shape[-2:])).to(k.dtype)

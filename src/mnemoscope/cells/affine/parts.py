@@ -236,5 +236,14 @@ def _scan_rotating(parts: Parts, S: Tensor) -> tuple[Tensor, Tensor]:
     return outputs, turn[-1].unsqueeze(-1) * torch.complex(real, imaginary)
 
 
+def as_complex(pairs: Float[Tensor, "*batch 2"]) -> Inexact[Tensor, "*batch"]:
+    """Return pairs of numbers as complex ones, at least in float32: torch has none that are shorter.
+
+    >>> as_complex(torch.tensor([1.0, 2.0], dtype=torch.bfloat16))
+    tensor(1.+2.j)
+    """
+    return torch.view_as_complex(pairs.to(torch.promote_types(pairs.dtype, torch.float32)).contiguous())
+
+
 def _as_real(x: Tensor) -> Tensor:
     return torch.view_as_real(x.resolve_conj()).flatten(-2)

@@ -13,7 +13,7 @@ from mnemoscope.base.array_types import Complex, Float, Inexact
 from mnemoscope.base.validation import check_whole
 from mnemoscope.cells.affine.cell import AffineCell
 from mnemoscope.cells.affine.initial import log_uniform
-from mnemoscope.cells.affine.parts import Parts
+from mnemoscope.cells.affine.parts import Parts, as_complex
 from mnemoscope.cells.surroundings import Surroundings
 
 
@@ -90,7 +90,7 @@ class _ComplexVector(AffineCell):
     def parts(self, features: Float[Tensor, "*batch features"]) -> Parts:
         g, scale = self.spectrum()
         pairs = features[..., : 2 * self.heads].unflatten(-1, (self.heads, 2))
-        values = (scale * torch.view_as_complex(pairs.contiguous())).unsqueeze(-1)
+        values = (scale * as_complex(pairs)).unsqueeze(-1)
         ones = torch.ones_like(values)
         return Parts(ones, ones, values, g.unsqueeze(-1).expand(ones.shape))
 
