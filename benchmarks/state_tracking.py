@@ -165,20 +165,34 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=6000)
     parser.add_argument("--gaussian", action="store_true", help="also predict with one Gaussian for each element")
     parser.add_argument("--rows", type=Path, help="append rows to this file, but for those in it, and write no table")
-    parser.add_argument("--from-rows", nargs="*", type=Path, help="make the table from such files")
+    parser.add_argument(
+        "--from-rows", nargs="*", type=Path, help="make the table from such files; of equal rows, the first"
+    )
+    parser.add_argument("--note", default="", help="text to write with the results")
     parser.add_argument("--seconds", type=float, default=math.inf)
     given = parser.parse_args()
     torch.set_num_threads(1)
     if given.from_rows:
         lines = [line for file in given.from_rows for line in file.read_text().splitlines()]
         rows = [Row(**json.loads(line)) for line in lines]
+        first = {(row.recipe, row.length, row.seed): row for row in reversed(rows)}
+        names = list(RECIPES)
+        rows = sorted(first.values(), key=lambda row: (names.index(row.recipe), row.length, row.seed))
     else:
         rows = list(_predict_all(given))
     if given.rows is None:
         results = results_folder(given.keep)
-        write_json(results / "state_tracking.json", rows=[asdict(row) for row in rows])
+        write_json(results / "state_tracking.json", note=given.note, rows=[_rounded(asdict(row)) for row in rows])
         (results / "state_tracking.md").write_text(table(rows))
         print(table(rows))
+
+
+def _rounded(row: dict[str, object]) -> dict[str, object]:
+    """Return the values with floats to five digits; NaN becomes None, as JSON has none."""
+    return {
+        name: (float(f"{value:.5g}") if math.isfinite(value) else None) if isinstance(value, float) else value
+        for name, value in row.items()
+    }
 
 
 def _predict_all(given: argparse.Namespace) -> Iterator[Row]:

@@ -29,6 +29,6 @@ def inspect_tracking(model: Model, task: WordProblem, seed: int) -> StateTrackin
 
 def tracking_section(tracking: StateTracking) -> Section:
     """Return the section with accuracy, eigenvalues, and separation of the states."""
-    figure = draw_state_tracking(tracking, COLOUR, font_size=PAGE_FONT_SIZE)
+    figure = draw_state_tracking(tracking, COLOUR, columns=2, font_size=PAGE_FONT_SIZE)
     alt = "Accuracy against the length of words, and the eigenvalues of the letters or the displacement that is left."
     return Section("State tracking", tracking.summary(), figure_markup(figure, "state-tracking", alt=alt))

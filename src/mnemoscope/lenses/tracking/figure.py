@@ -16,16 +16,21 @@ NAMED = 6
 """Largest number of letters with a colour and an entry in the legend each."""
 
 
-def draw_state_tracking(result: StateTracking, colours: Colours = LIGHT, *, font_size: float = 9) -> Figure:
+def draw_state_tracking(
+    result: StateTracking, colours: Colours = LIGHT, *, columns: int = 3, font_size: float = 9
+) -> Figure:
     """Draw the accuracy against the length, and for an affine network eigenvalues, separation and spread.
 
-    For any other network, the second panel shows how much of a displacement is left.
+    For any other network, the second panel shows how much of a displacement is left. The panels are in rows of
+    `columns`.
     """
     affine = result.eigenvalues.numel() > 0
     panels = (_draw_accuracy, _draw_eigenvalues, _draw_moments) if affine else (_draw_accuracy, _draw_displacement)
-    figure = new_figure(4.2 * len(panels), 3.6)
+    columns = min(columns, len(panels))
+    rows = -(-len(panels) // columns)
+    figure = new_figure(4.2 * columns, 3.6 * rows)
     for number, draw in enumerate(panels):
-        axes = figure.add_subplot(1, len(panels), number + 1)
+        axes = figure.add_subplot(rows, columns, number + 1)
         draw(axes, result, colours)
         style_axes(axes, colours, font_size)
     return figure
