@@ -128,7 +128,7 @@ def correlation(rows: Sequence[Row], predicted: str, measured: str) -> float:
 
 
 COLUMNS = ("networks", "number", "measured half way at", "half: r, median, worst error", "90%: r, median, worst error",
-           "with one Gaussian: half, 90%")  # fmt: skip
+           "median error with one Gaussian: half, 90%")  # fmt: skip
 
 
 def table(rows: Sequence[Row]) -> str:
@@ -150,7 +150,8 @@ def _line(name: str, rows: Sequence[Row]) -> str:
     for kind in ("half", "ninety"):
         found = errors(rows, kind, f"{kind}_measured")
         r = correlation(rows, kind, f"{kind}_measured")
-        cells.append(f"{r:.4f}, {statistics.median(found):.1%}, {max(found):.1%}" if found else "none known")
+        known = "" if math.isnan(r) else f"{r:.4f}, "
+        cells.append(f"{known}{statistics.median(found):.1%}, {max(found):.1%}" if found else "none known")
     plain = [errors(rows, f"gaussian_{kind}", f"{kind}_measured") for kind in ("half", "ninety")]
     cells.append(", ".join(f"{statistics.median(each):.1%}" if each else "none known" for each in plain))
     return f"| {' | '.join(cells)} |"
