@@ -73,8 +73,8 @@ def train(steps: int = STEPS) -> tuple[Any, float]:
     torch.manual_seed(SEED)
     generator = torch.Generator().manual_seed(SEED)
     model = Qwen3NextForCausalLM(Qwen3NextConfig(vocab_size=KEYS + VALUES, **SIZES)).train()
-    for layer in model.model.layers:
-        torch.nn.init.constant_(layer.linear_attn.dt_bias, SLOW_DECAY)
+    for depth in range(model.config.num_hidden_layers):
+        torch.nn.init.constant_(model.get_parameter(f"model.layers.{depth}.linear_attn.dt_bias"), SLOW_DECAY)
     optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, weight_decay=0.01)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, RATE, total_steps=steps, pct_start=0.1)
     for step in range(steps):

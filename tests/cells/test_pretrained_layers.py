@@ -9,9 +9,11 @@ from torch.nn.functional import silu
 import mnemoscope as ms
 from mnemoscope.cells import affine_layers
 from mnemoscope.cells.pretrained.pure_step import PureStep
+from mnemoscope.lenses.exact_influence.layer_derivatives import full_path
 from tests.cells.test_pretrained import module_and_inputs
 from tests.cells.test_small_packages import MODULES, WORDS
 from tests.cells.tiny_models import CONFIGURATIONS, MIXERS, causal_model
+from tests.lenses.test_influence import full_by_autograd
 from tests.slow import representatives
 
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script")  # of the package xlstm
@@ -66,8 +68,9 @@ def assert_same_states(case, module, xs):
         for layer in layers:
             prefix = f"{layer.name}." if layer.name else ""
             record = {name: cache[prefix + name].transpose(0, 1) for name in ("S", "n", "h") if prefix + name in cache}
-            states = layer.states()
-            assert_close(states[..., :1, :] if case.startswith("rwkv") else states, layout(record))
+            states = layer.memory().states()
+            assert_close(states, layout(record))
+            assert_close(layer.states()[..., : states.shape[-2], :], states)
             assert (states[-1] - states[0]).abs().max() > 1e-3 * states.abs().max()
             if layer.scales is not None:
                 assert_close(layer.scales, cache[f"{prefix}m"].transpose(0, 1).flatten(2))
@@ -190,6 +193,35 @@ def test_the_reads_of_a_recurrence_lead_to_the_outputs_of_small_packages():
 
 @NEEDS_TRANSFORMERS
 @ONE_PROCESS
+@representatives("rwkv")
+@pytest.mark.parametrize("name", MIXERS)
+def test_the_full_influence_on_the_reads_of_a_mixer_is_its_jacobian(name):
+    mixer = causal_model(name).double().requires_grad_(False).get_submodule(MIXERS[name])
+    xs = torch.randn(1, 8, ms.adapt(mixer).input_size, dtype=torch.float64)
+    state = ms.scan(mixer, xs[:, :2])[1]
+    [layer] = affine_layers(mixer, xs[:, 2:], state)
+    start = layer.core.start(state.layer)
+    expected = full_by_autograd(layer, start)
+    assert_close(full_path(layer, 0).energies, expected)
+    assert expected[:, -1, 0].abs().max() > 0
+
+
+@NEEDS_TRANSFORMERS
+@ONE_PROCESS
+@torch.no_grad()
+def test_lenses_on_the_memory_of_rwkv_leave_out_the_row_that_holds_what_is_read():
+    mixer, xs = module_and_inputs("rwkv-mixer")
+    [layer], [found] = affine_layers(mixer, xs), ms.transitions(mixer, xs).layers
+    assert layer.registers == 1
+    assert layer.memory().memory().start.shape == (2, 12, 1, 2)
+    assert layer.memory().parts.erase is None
+    decays = torch.exp(layer.parts.log_decays[1:])
+    assert_close(found.eigenvalues[1:].real, decays)
+    assert ms.fisher_memory(layer).factor.shape == (2, 12, 1, 1)
+
+
+@NEEDS_TRANSFORMERS
+@ONE_PROCESS
 def test_gradients_of_the_parts_reach_the_weights_and_the_embeddings():
     model, tokens = module_and_inputs("mamba2", batch=1, length=4)
     embedded = model.get_input_embeddings()(tokens).detach().requires_grad_()
@@ -197,6 +229,16 @@ def test_gradients_of_the_parts_reach_the_weights_and_the_embeddings():
     layer.outputs().square().sum().backward()
     assert embedded.grad.abs().min() > 0
     assert all(weight.grad.abs().max() > 0 for weight in (model.backbone.layers[0].mixer.D, layer.core.log_decay))
+
+
+@NEEDS_TRANSFORMERS
+@ONE_PROCESS
+@torch.no_grad()
+def test_a_model_in_bfloat16_has_the_recurrences_of_its_weights_to_rounding():
+    tokens = torch.randint(0, WORDS, (1, 4))
+    [low, _] = affine_layers(causal_model("mamba").bfloat16(), tokens)
+    [high, _] = affine_layers(causal_model("mamba").bfloat16().float(), tokens)
+    assert (low.states() - high.states()).abs().max() < 0.03 * high.states().abs().max()  # some roundings of 1/256
 
 
 def test_a_mixer_that_computes_something_else_is_refused():

@@ -61,6 +61,8 @@ class AffineLayer:
     """m after every step, if the state is stored divided by exp(m)."""
     inputs: LayerInputs | None = None
     """Where the features come from, if that is known."""
+    registers: int = 0
+    """Number of rows of S, the last ones, that hold what is read: each step computes them anew from the others."""
 
     @classmethod
     def of(
@@ -78,6 +80,18 @@ class AffineLayer:
     def named(self, name: str) -> AffineLayer:
         """Return this layer as part of a layer of that name."""
         return replace(self, name=f"{name}.{self.name}" if self.name else name)
+
+    def memory(self) -> AffineLayer:
+        """Return the layer without the rows of S that no step carries, for what does not depend on the reads."""
+        if not self.registers:
+            return self
+        rows, parts = slice(-self.registers), self.parts
+        a, b = (None, None) if parts.erase is None else (part[..., rows] for part in parts.erase)
+        rates = parts.log_decays if parts.log_decays.shape[-1] == 1 else parts.log_decays[..., rows]
+        erase = None if a is None or b is None or not bool(a.any()) else (a, b)
+        q, k = parts.queries[..., rows], parts.keys[..., rows]
+        kept = parts._replace(queries=q, keys=k, log_decays=rates, erase=erase)
+        return replace(self, parts=kept, start=self.start[..., rows, :], registers=0)
 
     def precise(self) -> AffineLayer:
         """Return this layer with its parts and its start in float64, without gradients, for analysis."""

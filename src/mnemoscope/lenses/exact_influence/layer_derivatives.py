@@ -172,8 +172,10 @@ def _relative(parts: Parts, shift: Tensor | None, scale: Tensor | None) -> Parts
     if shift is None or scale is None:
         return parts
     assert parts.log_writes is not None
-    keys = torch.exp(parts.log_writes - scale).unsqueeze(-1) * parts.keys
-    return parts._replace(keys=keys, log_decays=parts.log_decays + shift, log_writes=None)
+    keys, erase = torch.exp(parts.log_writes - scale).unsqueeze(-1) * parts.keys, parts.erase
+    if erase is not None:
+        erase = (torch.exp(shift) * erase[0], erase[1])
+    return parts._replace(keys=keys, log_decays=parts.log_decays + shift, erase=erase, log_writes=None)
 
 
 def _used(layer: AffineLayer, parts: Parts, S: Tensor, scale: Tensor | None) -> Inexact[Tensor, "..."]:

@@ -58,6 +58,7 @@ def value_memory(
         lags: length of the curve, in micro-steps; the whole sequence by default.
 
     """
+    layer = layer.memory()
     precise, micro = layer.precise(), layer.parts.micro_steps
     longest, batch = layer.features.shape[:2]
     steps = torch.full((batch,), longest) if steps is None else steps.cpu()

@@ -71,7 +71,7 @@ def transitions(
     []
 
     """
-    layers = affine_layers(network, inputs, state, lengths=lengths)
+    layers = [layer.memory() for layer in affine_layers(network, inputs, state, lengths=lengths)]
     cell = network.cell if isinstance(network, Model) else as_cell(network, state)
     given = read_inputs(inputs, batch_first=cell.batch_first, lengths=lengths)
     time, batch = layers[0].features.shape[:2]

@@ -21,22 +21,25 @@ class _DeltaCore(MixerCore):
     def __init__(self, mixer: Any, width: int, heads: int, keys: int) -> None:
         check_activation(mixer, mixer.activation)
         AffineCell.__init__(self, mixer.hidden_size, width, heads, keys)
-        self.mixer, self.conv = mixer, mixer.conv1d
+        self.mixer, self.conv, self.window = mixer, mixer.conv1d, mixer.conv1d.kernel_size[0]
         self.factors, self.beta_max = 1, 2.0 if getattr(mixer, "allow_neg_eigval", False) else 1.0
         self.convolved = heads * (2 * self.keys + self.values)
 
-    def projected(self, xs: Float[Tensor, "time batch inputs"]) -> tuple[list[Tensor], list[Tensor]]:
-        """Return q, k and v before the convolution, and the features of the gates."""
+    def projected(self, xs: Float[Tensor, "time batch inputs"]) -> Float[Tensor, "time batch projected"]:
         mixer = self.mixer
-        return [mixer.q_proj(xs), mixer.k_proj(xs), mixer.v_proj(xs)], [mixer.b_proj(xs), mixer.a_proj(xs)]
+        gates = (mixer.b_proj(xs), mixer.a_proj(xs))
+        return torch.cat([mixer.q_proj(xs), mixer.k_proj(xs), mixer.v_proj(xs), *gates], dim=-1)
 
-    def features(self, xs: Float[Tensor, "time batch inputs"], state: Any) -> Float[Tensor, "time batch features"]:
-        mixed, gates = self.projected(xs)
-        convolution = convolved(self.conv, torch.cat(mixed, dim=-1), state.conv)
-        q, k, v = convolution.split([part.shape[-1] for part in mixed], dim=-1)
-        copies = self.heads * self.keys // q.shape[-1]
+    def mixed(
+        self, projected: Float[Tensor, "time batch projected"], state: Any
+    ) -> Float[Tensor, "time batch features"]:
+        mixed, gates = projected.tensor_split([self.conv.in_channels], dim=-1)
+        mixed, values = convolved(self.conv, mixed, state.conv), self.heads * self.values
+        shared = (mixed.shape[-1] - values) // 2
+        q, k, v = mixed.split([shared, shared, values], dim=-1)
+        copies = self.heads * self.keys // shared
         q, k = (x.unflatten(-1, (-1, self.keys)).repeat_interleave(copies, dim=-2).flatten(-2) for x in (q, k))
-        return torch.cat([q, k, v, *gates], dim=-1)
+        return torch.cat([q, k, v, gates], dim=-1)
 
     def start(self, state: Any) -> tuple[Tensor]:
         return (state.S,)
@@ -59,10 +62,10 @@ class Qwen3NextCore(_DeltaCore, GatedDeltaNet):
         self.source = mixer.in_proj_qkvz
         self.rate_bias, self.log_decay = mixer.dt_bias, mixer.A_log
 
-    def projected(self, xs: Float[Tensor, "time batch inputs"]) -> tuple[list[Tensor], list[Tensor]]:
+    def projected(self, xs: Float[Tensor, "time batch inputs"]) -> Float[Tensor, "time batch projected"]:
         both = self.mixer.in_proj_qkvz(xs), self.mixer.in_proj_ba(xs)
         q, k, v, _, beta, rate = self.mixer.fix_query_key_value_ordering(*both)
-        return [part.flatten(2) for part in (q, k, v)], [beta, rate]
+        return torch.cat([q.flatten(2), k.flatten(2), v.flatten(2), beta, rate], dim=-1)
 
 
 class KimiCore(_DeltaCore, KDA):
@@ -74,6 +77,7 @@ class KimiCore(_DeltaCore, KDA):
         self.source, self.low_rank, self.decay = mixer.q_proj, gate.f_a_proj, gate.f_b_proj
         self.rate_bias, self.log_decay = gate.dt_bias, gate.A_log.view(-1, 1)
 
-    def projected(self, xs: Float[Tensor, "time batch inputs"]) -> tuple[list[Tensor], list[Tensor]]:
+    def projected(self, xs: Float[Tensor, "time batch inputs"]) -> Float[Tensor, "time batch projected"]:
         mixer = self.mixer
-        return [mixer.q_proj(xs), mixer.k_proj(xs), mixer.v_proj(xs)], [mixer.b_proj(xs), self.low_rank(xs)]
+        gates = (mixer.b_proj(xs), self.low_rank(xs))
+        return torch.cat([mixer.q_proj(xs), mixer.k_proj(xs), mixer.v_proj(xs), *gates], dim=-1)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid, pad
 
-from mnemoscope.base.array_types import Float, Inexact
+from mnemoscope.base.array_types import Float
+from mnemoscope.cells.affine.layer import AffineLayer
 from mnemoscope.cells.affine.parts import Parts
 from mnemoscope.cells.pretrained.cores.mixer_core import MixerCore, convolved
+from mnemoscope.cells.state import State
 
 
 class _MLSTMCore(MixerCore):
@@ -55,7 +58,7 @@ class LargeMLSTMCore(_MLSTMCore):
         self.fused = config.weight_mode == "fused"
         self.source = mixer.qkv_opreact if self.fused else mixer.q
 
-    def features(self, xs: Float[Tensor, "time batch inputs"], state: Any) -> Float[Tensor, "time batch features"]:
+    def projected(self, xs: Float[Tensor, "time batch inputs"]) -> Float[Tensor, "time batch projected"]:
         mixer = self.mixer
         if self.fused:
             q, k, v, _ = mixer.qkv_opreact(xs).split([*2 * [mixer.qk_dim], *2 * [mixer.v_dim]], dim=-1)
@@ -72,13 +75,17 @@ class BlockMLSTMCore(_MLSTMCore):
     def __init__(self, mixer: Any) -> None:
         width, heads = mixer.proj_down.in_features, mixer.config.num_heads
         super().__init__(mixer.proj_up.in_features, width, heads, width // heads, eps=1e-6, cap=None)
-        self.source, self.mixer = mixer.proj_up, mixer
+        self.source, self.mixer, self.window = mixer.proj_up, mixer, mixer.config.conv1d_kernel_size
 
-    def features(self, xs: Float[Tensor, "time batch inputs"], state: Any) -> Float[Tensor, "time batch features"]:
+    def projected(self, xs: Float[Tensor, "time batch inputs"]) -> Float[Tensor, "time batch projected"]:
+        return self.source(xs).chunk(2, dim=-1)[0]
+
+    def mixed(
+        self, projected: Float[Tensor, "time batch projected"], state: Any
+    ) -> Float[Tensor, "time batch features"]:
         mixer = self.mixer
-        x, _ = self.source(xs).chunk(2, dim=-1)
-        mixed = mixer.conv_act_fn(convolved(mixer.conv1d.conv, x, state.conv.mT))
-        q, k, v = mixer.q_proj(mixed), mixer.k_proj(mixed), mixer.v_proj(x)
+        mixed = mixer.conv_act_fn(convolved(mixer.conv1d.conv, projected, state.conv.mT))
+        q, k, v = mixer.q_proj(mixed), mixer.k_proj(mixed), mixer.v_proj(projected)
         gates = [gate(torch.cat([q, k, v], dim=-1)) for gate in (mixer.mlstm_cell.igate, mixer.mlstm_cell.fgate)]
         return torch.cat([q, k * self.keys**-0.5, v, *gates], dim=-1)
 
@@ -92,15 +99,12 @@ class RWKVCore(MixerCore):
     """
 
     scaled = True
+    window = 2  # each input is mixed with the last one
 
     def __init__(self, mixer: Any) -> None:
         channels = mixer.attention_hidden_size
         super().__init__(mixer.key.in_features, channels, heads=channels, keys=2, values=2)
         self.source = self.mixer = mixer
-
-    @property
-    def window(self) -> int:
-        return 2  # each input is mixed with the last one
 
     def parts(self, features: Float[Tensor, "*batch features"]) -> Parts:
         log_k, v = features.chunk(2, dim=-1)
@@ -119,14 +123,20 @@ class RWKVCore(MixerCore):
     def finish(self, reads: Tensor, features: Tensor, scale: Tensor | None) -> Tensor:
         return reads[..., 0] / self.denominators(reads, scale)
 
-    def features(self, xs: Float[Tensor, "time batch inputs"], state: Any) -> Float[Tensor, "time batch features"]:
-        last = torch.cat([state.shift.unsqueeze(0).to(xs), xs[:-1]])
-        k, v = (mix * xs + (1 - mix) * last for mix in (self.mixer.time_mix_key, self.mixer.time_mix_value))
+    def projected(self, xs: Float[Tensor, "time batch inputs"]) -> Float[Tensor, "time batch projected"]:
+        return xs
+
+    def mixed(
+        self, projected: Float[Tensor, "time batch projected"], state: Any
+    ) -> Float[Tensor, "time batch features"]:
+        last = torch.cat([state.shift.unsqueeze(0).to(projected), projected[:-1]])
+        mixes = (self.mixer.time_mix_key, self.mixer.time_mix_value)
+        k, v = (mix * projected + (1 - mix) * last for mix in mixes)
         return torch.cat([self.mixer.key(k), self.mixer.value(v)], dim=-1)
 
     def start(self, state: Any) -> tuple[Tensor, Tensor]:
         kept = torch.stack([state.S, state.n], dim=-1)
         return torch.stack([kept, torch.zeros_like(kept)], dim=-2), state.m
 
-    def stored(self, S: Inexact[Tensor, "*batch keys values"]) -> Inexact[Tensor, "*batch stored values"]:
-        return S[..., :1, :]
+    def layer(self, xs: Float[Tensor, "time batch inputs"], state: State) -> AffineLayer:
+        return replace(super().layer(xs, state), registers=1)

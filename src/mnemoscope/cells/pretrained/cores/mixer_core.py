@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import conv1d
 
-from mnemoscope.base.array_types import Float, Inexact
+from mnemoscope.base.array_types import Float
 from mnemoscope.cells.affine.cell import AffineCell
 from mnemoscope.cells.affine.layer import AffineLayer, LayerInputs
 from mnemoscope.cells.state import State
@@ -18,34 +18,35 @@ class MixerCore(AffineCell):
     """The recurrence of a mixer as an affine cell.
 
     A subclass also inherits from the cell that has the same equations, whose `parts` read the weights of the mixer, and
-    defines `features` and `start`. `finish` returns what the mixer passes to its norm, gate and output projection. The
-    weights are shared with the mixer, so that gradients reach them.
+    defines `projected`, `start`, and `mixed` with a `window` if its features depend on earlier inputs. `finish` returns
+    what the mixer passes to its norm, gate and output projection. The weights are shared with the mixer, so that
+    gradients reach them.
     """
 
     source: nn.Module
     """The first submodule that the mixer applies to its inputs; its inputs are recorded."""
 
-    def features(self, xs: Float[Tensor, "time batch inputs"], state: Any) -> Float[Tensor, "time batch features"]:
-        """Return what `parts` takes, from the inputs of the mixer and its state before the first of them."""
-        raise NotImplementedError(f"{type(self).__name__} must define features(xs, state).")
+    window: int = 1
+    """Number of inputs on which the features of a step depend: that of the step, and those before it."""
+
+    def projected(self, xs: Float[Tensor, "time batch inputs"]) -> Float[Tensor, "time batch projected"]:
+        """Return what the mixer projects its inputs to, step by step."""
+        raise NotImplementedError(f"{type(self).__name__} must define projected(xs).")
+
+    def mixed(
+        self, projected: Float[Tensor, "time batch projected"], state: Any
+    ) -> Float[Tensor, "time batch features"]:
+        """Return the features that `parts` takes, from the projected inputs and the state before the first of them."""
+        return projected
 
     def start(self, state: Any) -> tuple[Tensor, ...]:
         """Return the memory in a state of the mixer as S (batch, heads, keys, values), and m if S is scaled."""
         raise NotImplementedError(f"{type(self).__name__} must define start(state).")
 
-    def stored(self, S: Inexact[Tensor, "*batch keys values"]) -> Inexact[Tensor, "*batch stored values"]:
-        """Return the rows of S that the mixer stores in its state: all, unless S contains more than the mixer keeps."""
-        return S
-
     def layer(self, xs: Float[Tensor, "time batch inputs"], state: State) -> AffineLayer:
         """Return the layer on these inputs of the mixer, from a state of the mixer."""
-        inputs = LayerInputs(xs, lambda xs: xs, lambda xs: self.features(xs, state), self.window)
-        return AffineLayer.of(self, self.features(xs, state), self.start(state), inputs)
-
-    @property
-    def window(self) -> int:
-        """Number of inputs on which the features of a step depend: the width of the convolution, if there is one."""
-        return max((part.kernel_size[0] for part in self.modules() if isinstance(part, nn.Conv1d)), default=1)
+        inputs = LayerInputs(xs, self.projected, lambda projected: self.mixed(projected, state), self.window)
+        return AffineLayer.of(self, self.mixed(self.projected(xs), state), self.start(state), inputs)
 
 
 def convolved(

@@ -22,14 +22,19 @@ class MambaCore(MixerCore, Mamba):
         check_activation(mixer, getattr(mixer, "activation", "silu"))
         channels, keys = mixer.A_log.shape
         AffineCell.__init__(self, mixer.in_proj.in_features, channels, heads=channels, keys=keys)
-        self.source, self.conv = mixer.in_proj, mixer.conv1d
+        self.source, self.conv, self.window = mixer.in_proj, mixer.conv1d, mixer.conv1d.kernel_size[0]
         self.rate, self.log_decay, self.skip = mixer.dt_proj, mixer.A_log, mixer.D
         letters = ("dt", "B", "C") if hasattr(mixer, "B_layernorm") else ("dt", "b", "c")
         norms = [getattr(mixer, f"{letter}_layernorm", None) for letter in letters]
         self.select = _Normalised(mixer.x_proj, norms, [self.rate.in_features, keys, keys])
 
-    def features(self, xs: Float[Tensor, "time batch inputs"], state: Any) -> Float[Tensor, "time batch features"]:
-        return convolved(self.conv, self.source(xs).chunk(2, dim=-1)[0], state.conv)
+    def projected(self, xs: Float[Tensor, "time batch inputs"]) -> Float[Tensor, "time batch projected"]:
+        return self.source(xs).chunk(2, dim=-1)[0]
+
+    def mixed(
+        self, projected: Float[Tensor, "time batch projected"], state: Any
+    ) -> Float[Tensor, "time batch features"]:
+        return convolved(self.conv, projected, state.conv)
 
     def start(self, state: Any) -> tuple[Tensor]:
         return (state.S.unsqueeze(-1),)
@@ -44,15 +49,20 @@ class Mamba2Core(MixerCore, Mamba2):
         AffineCell.__init__(self, mixer.in_proj.in_features, width, heads, keys)
         self.groups, self.limit = mixer.n_groups, mixer.time_step_limit
         self.convolved = mixer.conv_dim
-        self.source, self.conv = mixer.in_proj, mixer.conv1d
+        self.source, self.conv, self.window = mixer.in_proj, mixer.conv1d, mixer.conv1d.kernel_size[0]
         self.rate_bias, self.log_decay, self.skip = mixer.dt_bias, mixer.A_log, mixer.D.unsqueeze(-1)
 
     def parts(self, features: Float[Tensor, "*batch features"]) -> Parts:
         with PureStep(double=False, time_steps=self.limit):  # limits softplus
             return super().parts(features)
 
-    def features(self, xs: Float[Tensor, "time batch inputs"], state: Any) -> Float[Tensor, "time batch features"]:
-        _, mixed, rates = self.source(xs).split([self.hidden_size, self.convolved, self.heads], dim=-1)
+    def projected(self, xs: Float[Tensor, "time batch inputs"]) -> Float[Tensor, "time batch projected"]:
+        return self.source(xs)[..., self.hidden_size :]
+
+    def mixed(
+        self, projected: Float[Tensor, "time batch projected"], state: Any
+    ) -> Float[Tensor, "time batch features"]:
+        mixed, rates = projected.split([self.convolved, self.heads], dim=-1)
         return torch.cat([convolved(self.conv, mixed, state.conv), rates], dim=-1)
 
     def start(self, state: Any) -> tuple[Tensor]:

@@ -23,7 +23,7 @@ class GriffinCore(MixerCore, RGLRU):
 
     def __init__(self, mixer: Any) -> None:
         AffineCell.__init__(self, mixer.hidden_size, mixer.lru_width, heads=mixer.lru_width, keys=1)
-        self.source, self.conv = mixer.linear_x, mixer.conv_1d
+        self.source, self.conv, self.window = mixer.linear_x, mixer.conv_1d, mixer.conv1d_width
         unit = mixer.rg_lru
         self.recurrence_gate = _BlockDiagonal(unit.recurrent_gate_weight, unit.recurrent_gate_bias)
         self.input_gate = _BlockDiagonal(unit.input_gate_weight, unit.input_gate_bias)
@@ -33,8 +33,13 @@ class GriffinCore(MixerCore, RGLRU):
         parts, first = super().parts(features[..., :-1]), features[..., -1:].unsqueeze(-1)
         return parts._replace(keys=torch.where(first > 0, 1, parts.keys))
 
-    def features(self, xs: Float[Tensor, "time batch inputs"], state: Any) -> Float[Tensor, "time batch features"]:
-        mixed = convolved(self.conv, self.source(xs), state.conv)
+    def projected(self, xs: Float[Tensor, "time batch inputs"]) -> Float[Tensor, "time batch projected"]:
+        return self.source(xs)
+
+    def mixed(
+        self, projected: Float[Tensor, "time batch projected"], state: Any
+    ) -> Float[Tensor, "time batch features"]:
+        mixed = convolved(self.conv, projected, state.conv)
         first = torch.zeros_like(mixed[..., :1])
         first[0] = (state.started <= 0.5).to(mixed)
         return torch.cat([mixed, first], dim=-1)
@@ -49,7 +54,7 @@ class MinGRUCore(MixerCore, MinGRU):
     def __init__(self, mixer: Any) -> None:
         _build(self, mixer.to_hidden_and_gate, mixer.to_hidden_and_gate.out_features // 2)
 
-    def features(self, xs: Float[Tensor, "time batch inputs"], state: Any) -> Float[Tensor, "time batch features"]:
+    def projected(self, xs: Float[Tensor, "time batch inputs"]) -> Float[Tensor, "time batch projected"]:
         n, z = self.source(xs).chunk(2, dim=-1)
         return torch.cat([z, n], dim=-1)
 
@@ -63,7 +68,7 @@ class MinLSTMCore(MixerCore, MinLSTM):
     def __init__(self, mixer: Any) -> None:
         _build(self, mixer.to_hidden_and_f_i_gate, mixer.to_hidden_and_f_i_gate.out_features // 3)
 
-    def features(self, xs: Float[Tensor, "time batch inputs"], state: Any) -> Float[Tensor, "time batch features"]:
+    def projected(self, xs: Float[Tensor, "time batch inputs"]) -> Float[Tensor, "time batch projected"]:
         n, f, i = self.source(xs).chunk(3, dim=-1)
         return torch.cat([f, i, n], dim=-1)
 
