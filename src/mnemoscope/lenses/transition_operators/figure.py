@@ -107,7 +107,7 @@ def _draw_plane(axes: Any, layer: LayerTransitions, colours: Colours) -> None:
     flat = values.flatten().numpy()
     order = np.random.default_rng(0).permutation(len(flat))[:MOST_POINTS]
     axes.scatter(flat[order].real, flat[order].imag, s=9, c=_head_colours(layer.heads)[head[order]], alpha=0.6,
-                 linewidth=0, zorder=3)  # fmt: skip
+                 linewidth=0, zorder=3, rasterized=True)  # fmt: skip
     axes.set_aspect("equal", adjustable="datalim")
     axes.set(xlabel="Re λ", ylabel="Im λ", title="Eigenvalues, by head")
 
