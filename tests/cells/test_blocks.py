@@ -191,9 +191,13 @@ def test_the_convolution_of_a_minimal_cell_precedes_its_maps():
 def test_bad_blocks_are_refused():
     for make, message in [
         (lambda: blocks(3, 4, "gru"), "has no block"),
-        (lambda: blocks(3, 4, "mingru", heads=2), "has no option 'heads'"),
+        (lambda: blocks(3, 4, "mingru", heads=2), "has no option 'heads'. Its options: none"),
+        (lambda: blocks(3, 4, "rwkv7", key_size=2), "has no option 'key_size'. Its options: heads = 1.$"),
         (lambda: blocks(3, 4, depth=0), "depth must be"),
-        (lambda: Block(GLA(3, 4), width=4), "takes 3 features"),
+        (lambda: blocks(0, 4), "input_size must be .* at least 1, but is 0"),
+        (lambda: blocks(3, 4, heads=0), "heads must be .* at least 1, but is 0"),
+        (lambda: blocks(3, 4, key_size=0), "key_size must be .* at least 1, but is 0"),
+        (lambda: Block(GLA(3, 4), width=4), "must take 4 inputs, but this GLA takes 3"),
     ]:
         with pytest.raises(ValueError, match=message):
             make()

@@ -81,7 +81,7 @@ def test_edits_that_make_no_sense_are_refused(edits, error, message):
         ms.patch(GRU(3, 4).double(), XS, edits)
 
 
-@pytest.mark.parametrize("name", ["lstm", "memrnn"])
+@pytest.mark.parametrize("name", ["lstm", "memrnn", "lru"])
 def test_a_saved_state_is_loaded_as_it_was(name, tmp_path):
     cell = CELLS[name]().double()
     _, state = ms.scan(cell, XS)

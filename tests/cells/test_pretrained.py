@@ -11,6 +11,7 @@ import torch
 from torch.func import jacrev, jvp, vjp
 
 import mnemoscope as ms
+from mnemoscope.cells.cell import check_input
 from mnemoscope.cells.pretrained import library_of
 from mnemoscope.cells.pretrained.pure_step import PureStep
 from mnemoscope.cells.state import leaves, map_state
@@ -175,6 +176,14 @@ def test_sequences_of_unequal_length_are_refused_with_attention_only():
         outputs, _ = ms.scan(recurrent, tokens, lengths=[4, 2])
         assert largest(outputs[1, :2], ms.scan(recurrent, tokens[1:, :2])[0][0]) < EXACT
         assert torch.equal(outputs[1, 3], outputs[1, 1])
+
+
+def test_tokens_of_another_form_are_refused():
+    model = causal_model("mamba2")
+    with pytest.raises(ValueError, match=r"tokens \(batch, time\) as integers, but these are torch.float32"):
+        ms.scan(model, torch.zeros(2, 4))
+    with pytest.raises(ValueError, match=r"shape \(batch, time\) or \(batch, time, features\), but got \(4,\)"):
+        check_input(ms.adapt(model), torch.zeros(4, dtype=torch.long))
 
 
 def test_what_cannot_be_adapted_is_named_with_the_remedy():

@@ -60,7 +60,8 @@ class Block(Cell):
         super().__init__()
         if core.input_size != width + core.received:
             raise ValueError(
-                f"The recurrence of a block of width {width} takes {core.input_size} features; build it so."
+                f"The recurrence in a block of width {width} must take {width + core.received} inputs, but this "
+                f"{type(core).__name__} takes {core.input_size}: change its input_size, or the width."
             )
         around = core.surroundings if surroundings is None else surroundings
         self.core, self.width, self.surroundings = core, width, around

@@ -171,9 +171,11 @@ class Cell(nn.Module):
 def check_input(cell: Cell, xs: Tensor) -> None:
     """Raise unless `xs`, time first, can be a sequence for `cell`; errors show the layout of the cell."""
     name, order, batch = type(cell).__name__, "time, batch", 1
-    if cell.batch_first and xs.dim() > 1:
-        xs, order, batch = xs.transpose(0, 1), "batch, time", 0
-    if xs.dim() < (2 if cell.input_size is None else 3):
+    if cell.batch_first:
+        xs, order, batch = xs.transpose(0, 1) if xs.dim() > 1 else xs, "batch, time", 0
+    if cell.input_size is None and xs.dim() < 2:
+        raise ValueError(f"{name} takes inputs of shape ({order}) or ({order}, features), but got {tuple(xs.shape)}.")
+    if cell.input_size is not None and xs.dim() < 3:
         one = f"; pass a single sequence (time, features) as a batch of one, xs.unsqueeze({batch})" * (xs.dim() == 2)
         raise ValueError(f"{name} takes inputs of shape ({order}, features), but got {tuple(xs.shape)}{one}.")
     if xs.shape[1 - batch] == 0:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TypedDict
 
+import torch
 from torch import Tensor
 
 from mnemoscope.base.tensor_files import read_tensors, write_tensors
@@ -31,7 +32,8 @@ def save_state(path: str | Path, network: Network, state: State) -> None:
     given = leaves(state)
     if len(given) != len(names):
         raise ValueError(f"A state of this network has {', '.join(names)}, but {len(given)} tensors were given.")
-    write_tensors(Path(path), dict(zip(names, given, strict=True)), {"state_of": type(cell).__name__})
+    tensors = {name: _real(tensor) for name, tensor in zip(names, given, strict=True)}
+    write_tensors(Path(path), tensors, {"state_of": type(cell).__name__})
 
 
 def load_state(path: str | Path, network: Network) -> State:
@@ -46,7 +48,8 @@ def load_state(path: str | Path, network: Network) -> State:
     cell = as_cell(network)
     tensors, _ = read_tensors(Path(path), _Header)
     template = cell.initial_state(1)
-    expected = dict(zip(cell.state_names(template), leaves(template), strict=True))
+    tensors = {name: _real(tensor) for name, tensor in tensors.items()}
+    expected = {name: _real(tensor) for name, tensor in zip(cell.state_names(template), leaves(template), strict=True)}
     if tensors.keys() != expected.keys():
         raise ValueError(f"{path} has a state of {', '.join(tensors)}, but the network's is {', '.join(expected)}.")
     for name, tensor in tensors.items():
@@ -58,7 +61,17 @@ def load_state(path: str | Path, network: Network) -> State:
     if len({len(tensor) for tensor in tensors.values()}) != 1:
         raise ValueError(f"The tensors in {path} have several batch sizes.")
     names = iter(expected)
-    return map_state(lambda like: tensors[next(names)].to(like), template)
+    return map_state(lambda like: _in_form(tensors[next(names)], like), template)
+
+
+def _real(tensor: Tensor) -> Tensor:
+    """Return a complex tensor as real and imaginary parts, since safetensors has no complex128."""
+    return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
+
+
+def _in_form(stored: Tensor, like: Tensor) -> Tensor:
+    """Return a tensor from a file in the dtype and place of another."""
+    return (torch.view_as_complex(stored) if like.is_complex() else stored).to(like)
 
 
 def _sizes(tensor: Tensor, grows: bool) -> tuple[int, tuple[int, ...]]:

@@ -8,7 +8,7 @@ from mnemoscope.base.validation import check_whole
 from mnemoscope.cells import SLSTM, Block, Stack
 from mnemoscope.cells.affine import AffineCell
 from mnemoscope.cells.feed_forward import ChannelMixing
-from mnemoscope.config.options import checked_options
+from mnemoscope.config.options import checked_options, options_of
 from mnemoscope.registry import cells
 
 
@@ -28,7 +28,8 @@ def blocks(
 
     The parts around the recurrence are those of the family's publication (`cells.Surroundings`); docs/modern.md lists
     them. A linear map takes the inputs to `hidden_size` features, which the residual connections carry, and a norm
-    follows the last block. The recurrences of Mamba, Mamba-2, RetNet and mLSTM have twice as many features.
+    follows the last block. The recurrences of some families have more features, as published: those of Mamba, Mamba-2,
+    RetNet and mLSTM twice as many.
 
     Args:
         input_size: number of input features.
@@ -48,14 +49,15 @@ def blocks(
     [torch.Size([1, 4, 8, 8]), torch.Size([1, 4, 8, 8])]
 
     """
-    check_whole(1, depth=depth, hidden_size=hidden_size)
+    check_whole(1, input_size=input_size, hidden_size=hidden_size, depth=depth)
     core = cells.load(family)
     if not (isinstance(core, type) and issubclass(core, AffineCell | SLSTM)):
         known = ", ".join(entry.name for entry in cells if "affine" in entry.tags)
         raise ValueError(f"family must be one of {known} or slstm, but is {family!r}, which has no block.")
     given = {"heads": heads, "key_size": key_size, "state_size": state_size, "factors": factors, "beta_max": beta_max}
+    others = options_of(core).keys() - given.keys()  # sizes, and options that blocks set as published
     given = {name: value for name, value in given.items() if value is not None}
-    options: dict[str, Any] = checked_options(core, f"family {family!r}", given, ("input_size", "hidden_size"))
+    options: dict[str, Any] = checked_options(core, f"block of {family!r}", given, others)
     cores, layers = core.for_blocks(hidden_size, depth, **options), []
     mixing = feed_forward and core.surroundings.feed_forward == "channel mixing"
     for level, each in enumerate(cores):

@@ -105,7 +105,9 @@ class _WideDeltaRule(_DeltaRule):
     def for_blocks(
         cls, width: int, depth: int, heads: int = 1, key_size: int | None = None, **options: Any
     ) -> list[Any]:
+        check_whole(1, heads=heads)
         keys = max(round(0.75 * width / heads), 1) if key_size is None else key_size
+        check_whole(1, key_size=keys)
         return super().for_blocks(width, depth, hidden_size=2 * heads * keys, heads=heads, key_size=keys, **options)
 
 

@@ -21,7 +21,6 @@ class GLA(AffineCell):
     `alpha = sigmoid(W_2 W_1 x + b)^(1/16)` has one number for each key, and W_1 has `rank` rows. q, k and v are linear
     maps of x, and q is divided by the square root of the number of keys. There are half as many keys as values.
 
-
     >>> cell = GLA(3, 16, heads=2)
     >>> cell(torch.zeros(5, 3), cell.initial_state(5)).S.shape
     torch.Size([5, 2, 4, 8])
@@ -126,7 +125,6 @@ class RetNet(AffineCell):
     complex number, and k is divided by the square root of the number of features. The decay of head h = 0, 1, ... is
     `1 - 2^(-5 - h)`, and `theta_j = 10000^(-2j / d)`. That is the rotation of queries and keys by their positions, as
     seen from the present. `key_size` counts real features, by default half as many as a head has values.
-
 
     >>> cell = RetNet(3, 16, heads=2)
     >>> cell(torch.zeros(5, 3), cell.initial_state(5)).S.shape

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from mnemoscope.cells.pretrained.module_cell import ModuleCell
+from mnemoscope.cells.pretrained.module_cell import ModuleCell, named_inputs
 from mnemoscope.cells.pretrained.pure_step import PureStep
 from mnemoscope.cells.state import State
 
@@ -112,7 +112,7 @@ class CachedModel(ModuleCell):
         return _caches().DynamicCache(config=self.module.config)
 
     def _run(self, xs: Tensor, cache: Any) -> Tensor:
-        options = {"inputs_embeds" if xs.is_floating_point() else "input_ids": xs, self._cache_name: cache}
+        options = {**named_inputs(xs), self._cache_name: cache}
         if self._takes_positions:  # Bamba does not count the past itself
             past = 0 if cache is None or not self.grows else cache.get_seq_length()
             options["position_ids"] = past + torch.arange(xs.shape[1], device=xs.device).unsqueeze(0)

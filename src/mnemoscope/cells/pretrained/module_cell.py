@@ -18,6 +18,18 @@ from mnemoscope.cells.pretrained.reading import read_layers
 from mnemoscope.cells.state import State, leaves, map_state, named_leaves
 
 
+def named_inputs(xs: Num[Tensor, "batch time ..."]) -> dict[str, Any]:
+    """Return inputs of a whole model by the name of their argument in transformers: tokens, or embeddings."""
+    if not xs.is_floating_point():
+        return {"input_ids": xs}
+    if xs.dim() != 3:
+        raise ValueError(
+            f"A model takes tokens (batch, time) as integers, but these are {xs.dtype}: convert them by .long(). "
+            f"Embeddings are (batch, time, features)."
+        )
+    return {"inputs_embeds": xs}
+
+
 class ModuleCell(Cell):
     """A module of another library as a cell. It computes what the module computes in evaluation mode.
 

@@ -12,7 +12,7 @@ from torch.nn.functional import softplus
 
 from mnemoscope.base.array_types import Float, Int
 from mnemoscope.cells.pretrained.cached import CachedModel, fill, read, zeros
-from mnemoscope.cells.pretrained.module_cell import ModuleCell
+from mnemoscope.cells.pretrained.module_cell import ModuleCell, named_inputs
 from mnemoscope.cells.state import State
 
 
@@ -70,7 +70,7 @@ class GriffinModel(CachedModel):
         return output[:, 0], new
 
     def _run(self, xs: Tensor, cache: Any, past: Any = 0) -> Tensor:
-        options: dict[str, Any] = {"inputs_embeds" if xs.is_floating_point() else "input_ids": xs}
+        options: dict[str, Any] = named_inputs(xs)
         options["position_ids"] = past + torch.arange(xs.shape[1], device=xs.device).unsqueeze(0)
         if cache is not None:  # the cache holds the keys of the window, so that a step needs no mask
             options |= {"past_key_values": cache, "attention_mask": {"sliding_attention": None}}

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from mnemoscope.cells.pretrained.module_cell import ModuleCell
+from mnemoscope.cells.pretrained.module_cell import ModuleCell, named_inputs
 from mnemoscope.cells.state import State
 
 _BEFORE_THE_FIRST_KEY = -1e38
@@ -83,7 +83,7 @@ class RWKVModel(ModuleCell):
         return self.pure(lambda: self._run(xs, use_cache=False))[0]
 
     def _run(self, xs: Tensor, **options: Any) -> Tensor:
-        options["inputs_embeds" if xs.is_floating_point() else "input_ids"] = xs
+        options |= named_inputs(xs)
         return self.module(**options, return_dict=True)[0]
 
 

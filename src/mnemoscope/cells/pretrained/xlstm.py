@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from mnemoscope.cells.pretrained.module_cell import ModuleCell
+from mnemoscope.cells.pretrained.module_cell import ModuleCell, named_inputs
 from mnemoscope.cells.state import State
 
 _EMPTY_SCALE = 1e38
@@ -84,7 +84,7 @@ class LargeModel(ModuleCell):
         return self.pure(lambda: self._run(xs, use_cache=False))[0]
 
     def _run(self, xs: Tensor, **options: Any) -> Tensor:
-        options["inputs_embeds" if xs.is_floating_point() else "input_ids"] = xs
+        options |= named_inputs(xs)
         return self.module(**options, return_dict=True)[0]
 
 
