@@ -146,6 +146,7 @@ def test_sequences_of_other_lengths_and_gaps_have_the_memory_that_they_have_alon
     torch.testing.assert_close(memory.total[1], alone.total[0])
     assert torch.isnan(memory.curve[1, :, 5:]).all()
     assert memory.lengths.tolist() == [8, 5, 7]
+    assert "After 5 to 8 writes" in memory.summary()
     without = ms.fisher_memory(cell, along=torch.cat([xs[:2, 2:], xs[3:, 2:]]))
     torch.testing.assert_close(memory.curve[2, :, :7], without.curve[0])
     short = ms.fisher_memory(cell, along=xs, lags=3)

@@ -13,6 +13,7 @@ from mnemoscope.cells.affine.layer import AffineLayer
 from mnemoscope.lenses.exact_influence import network_derivatives
 from mnemoscope.lenses.exact_influence.layer_derivatives import full_path
 from mnemoscope.lenses.exact_influence.network_derivatives import model_path
+from mnemoscope.lenses.exact_influence.result import _number
 from mnemoscope.lenses.exact_influence.summaries import (
     by_lag,
     half_life,
@@ -209,6 +210,31 @@ def test_the_lens_summarises_layers_and_network(model, tmp_path):
     found.save(tmp_path / "influence.safetensors")
     assert ms.Influence.load(tmp_path / "influence.safetensors").summary() == text
     assert len(found.figure().axes) == 4
+
+
+def test_inputs_of_a_short_first_sequence_are_compared_with_its_inputs_alone(model):
+    tokens, labels = torch.randint(5, (TIME, 2)), [list("abcd"), list("abcdef")]
+    for options in ({}, {"model": False}):
+        padded = ms.influence(model, tokens, labels=labels, lengths=[4, TIME], **options)
+        alone = ms.influence(model, tokens[:4, :1], **options)
+        torch.testing.assert_close(padded.retention, alone.retention, equal_nan=True)
+        assert padded.kept.tolist() == alone.kept.tolist()
+        assert max(padded.best_kept) < 4
+        assert repr(padded.label(padded.best_kept[0])) in padded.summary()
+
+
+def test_a_single_output_is_the_last_and_an_earlier_end_has_none(model):
+    found = ms.influence(model, torch.randint(5, (TIME, 2)), rows=1, lengths=[4, TIME])
+    assert found.rows.tolist() == [TIME - 1]
+    assert found.best_kept == []
+    assert found.kept.tolist() == [0] * 4
+
+
+def test_numbers_of_steps_are_spelled_with_their_limit():
+    samples = torch.tensor([[2.0, 0.5, 0.1], [2.0, 2.0, 2.0]])
+    assert _number(samples[:1], half_life, 3) == "1 step"
+    assert _number(samples[1:], half_life, 3) == "3 or more steps"
+    assert _number(samples, half_life, 3) == "3 or more steps (95% interval 1 to 3 or more)"
 
 
 def test_the_value_path_alone_and_long_sequences(monkeypatch):

@@ -9,10 +9,10 @@ from torch import Tensor, nn
 
 import mnemoscope as ms
 from mnemoscope.base.groups import Group, named_group
-from mnemoscope.cells import Cell, Elman, Model
+from mnemoscope.cells import GRU, Cell, Elman, Model
 from mnemoscope.cells.affine import DeltaProduct
 from mnemoscope.lenses.tracking.characters import character_table
-from mnemoscope.lenses.tracking.lens import _period
+from mnemoscope.lenses.tracking.lens import _check_kinds, _period
 from mnemoscope.lenses.tracking.mixtures import Predecessors, advance, start_mixtures
 from mnemoscope.lenses.tracking.result import crossing
 from mnemoscope.lenses.tracking.simulation import advance_by_samples, balanced_noise
@@ -252,6 +252,24 @@ def test_figures_are_drawn(tmp_path):
 def test_wrong_arguments_are_refused(group, options, message):
     with pytest.raises(ValueError, match=message):
         ms.state_tracking(small_model("cell")[0], group, **options)
+
+
+def test_a_cell_the_name_of_a_group_and_other_methods_are_refused():
+    model = small_model("cell")[0]
+    with pytest.raises(TypeError, match="pass Model"):
+        _check_kinds(model.cell, PAIR, "auto")
+    with pytest.raises(TypeError, match="named_group"):
+        _check_kinds(model, "Z2", "auto")
+    with pytest.raises(ValueError, match="one of auto, moments, closure, words, but is 'moment'"):
+        _check_kinds(model, PAIR, "moment")
+
+
+def test_forgetting_is_not_called_correction():
+    torch.manual_seed(0)
+    forgetful = ms.state_tracking(Model(GRU(3, 2), 2), named_group("Z2"), length=30, words=50)
+    assert float(forgetful.displacement[-1]) < 0.1
+    assert "whether it corrects or forgets them is not known" in forgetful.summary()
+    assert "The measured accuracy never reaches 90%" in forgetful.summary()
 
 
 def test_too_many_windows_are_refused():

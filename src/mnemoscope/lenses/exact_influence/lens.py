@@ -100,7 +100,7 @@ def influence(
         tuple(found),
         steps,
         next(iter(read_labels(labels, given.xs, steps.tolist())), ()),
-        *_of_tokens(total),
+        *_of_tokens(total, torch.arange(time), int(steps[0])),
         share,
         size,
     )
@@ -108,10 +108,11 @@ def influence(
         return result
     runnable = (network if isinstance(network, Model) else cell).time_first()
     path = model_path(runnable, given.xs, mask, rows=rows, directions=directions, seed=seed)
+    of_tokens = _of_tokens(path.energies[0], path.rows, int(steps[0]))
     return replace(
         result,
-        retention=retention(path.energies[0], path.rows),
-        kept=kept_for(path.energies[0], path.rows),
+        retention=of_tokens[0],
+        kept=of_tokens[1],
         model=_pooled(path.energies[0], (1, size)),
         rows=path.rows,
         model_curves=lag_curve(path.energies, path.rows, steps),
@@ -193,9 +194,13 @@ def _state_norms(layer: AffineLayer) -> Float[Tensor, " time"]:
     return torch.stack(norms).sum(-1).sqrt().cpu()
 
 
-def _of_tokens(total: Float[Tensor, "time time"]) -> tuple[Tensor, Tensor]:
-    rows = torch.arange(len(total))
-    return retention(total, rows), kept_for(total, rows)
+def _of_tokens(
+    energies: Float[Tensor, "rows time"], rows: Int[Tensor, " rows"], length: int
+) -> tuple[Float[Tensor, " length"], Int[Tensor, " length"]]:
+    """Return the retention of each input of a sequence of this length, and the last lag at which it is kept."""
+    there = rows < length  # padding is no input with which another one is compared
+    energies, rows = energies[there, :length], rows[there]
+    return retention(energies, rows), kept_for(energies, rows)
 
 
 def _pooled(energies: Float[Tensor, "rows time"], cell: tuple[int, int]) -> Float[Tensor, "some cells"]:

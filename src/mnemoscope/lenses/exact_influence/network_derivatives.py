@@ -74,7 +74,7 @@ def model_path(
     number = directions or size
     if rows is None:
         rows = 0 if time * number <= passes else max(2, passes // number)
-    chosen = torch.linspace(0, time - 1, min(rows or time, time)).round().long().unique()
+    chosen = torch.linspace(time - 1, 0, min(rows or time, time)).round().long().unique()
     generator = torch.Generator().manual_seed(seed)
     energies = torch.zeros(batch, len(chosen), time, dtype=torch.float64)
     places = torch.cartesian_prod(torch.arange(batch), torch.arange(len(chosen)), torch.arange(number))

@@ -73,10 +73,10 @@ class Influence(Result):
     """Number of steps of each sequence."""
     labels: tuple[str, ...]
     """Labels of the steps of the first sequence; empty if none were given."""
-    retention: Float[Tensor, " time"]
+    retention: Float[Tensor, " length"]
     """For each input of the first sequence, its influence on later outputs relative to that of the other inputs at the
     same lags. It is that through the network; the mean of the layers' if that was not computed."""
-    kept: Int[Tensor, " time"]
+    kept: Int[Tensor, " length"]
     """For each input of the first sequence, the last lag at which its influence is at least half of its largest."""
     share: float = 0.9
     """Share of the influence that a window holds."""
@@ -119,10 +119,14 @@ class Influence(Result):
         heads, longest = torch.cat([layer.half_lives for layer in self.layers]), self.longest
         number = _number(longest.value_curves, half_life, longest.value_curves.shape[1])
         where = f" of {longest.name}, which keeps values longest," if len(self.layers) > 1 else ""
+        spread = (
+            f"; those of {len(heads)} heads of {_count(len(self.layers), 'layer')}, each a mean over sequences, range "
+            f"from {float(heads.min()):.3g} to {float(heads.max()):.3g}"
+        )
+        of_heads = spread if len(heads) > 1 else ""
         return (
-            f"Through values alone, the half-life of an input in the reads{where} is {number} steps; the heads range "
-            f"from {float(heads.min()):.3g} to {float(heads.max()):.3g} ({_count(len(heads), 'head')} of "
-            f"{_count(len(self.layers), 'layer')}). Gates, keys and convolutions are not part of this path."
+            f"Through values alone, the half-life of an input in the reads{where} is {number}{of_heads}. "
+            f"Gates, keys and convolutions are not part of this path."
         )
 
     def _of_layers(self) -> str:
@@ -130,15 +134,15 @@ class Influence(Result):
         if layer.full_curves is None:
             return ""
         number = _number(layer.full_curves, half_life, layer.full_curves.shape[1])
-        return f"With them, it is {number} steps{_error(layer.full_error)}."
+        return f"With them, it is {number}{_error(layer.full_error)}."
 
     def _of_model(self) -> str:
         if self.model_windows is None:
             return ""
-        window = _number(self.model_windows.unsqueeze(1), lambda mean: mean[0], int(self.lengths.max()) + 1)
+        window = _number(self.model_windows.unsqueeze(1), lambda mean: mean[0], int(self.lengths.max()) + 1, "input")
         return (
             f"Through the whole network, {self.share:.0%} of the influence on an output comes from the last "
-            f"{window} inputs{_error(self.model_error)}."
+            f"{window}{_error(self.model_error)}."
         )
 
     def _of_tokens(self) -> str:
@@ -151,16 +155,20 @@ class Influence(Result):
         )
 
 
-def _number(samples: Tensor, statistic: Callable[[Tensor], Tensor], longest: int) -> str:
+def _number(samples: Tensor, statistic: Callable[[Tensor], Tensor], longest: int, noun: str = "step") -> str:
     """Return a number of steps of the mean over sequences, with its interval if there are several sequences.
 
     A half-life of `longest` steps stands for one that the sequences are too short to show.
     """
-    value = float(statistic(samples.nanmean(0)))
-    text = f"{value:.3g}" if value < longest else f"{longest} or more"
+
+    def text(value: float) -> str:
+        return f"{value:.3g}" if value < longest else f"{longest} or more"
+
+    number = text(float(statistic(samples.nanmean(0))))
+    counted = f"{number} {noun}{'' if number == '1' else 's'}"
     low, high = (float(edge) for edge in interval(samples, statistic))
     known = len(samples) > 1 and low < longest
-    return f"{text} (95% interval {low:.3g} to {high:.3g})" if known else text
+    return f"{counted} (95% interval {text(low)} to {text(high)})" if known else counted
 
 
 def interval(samples: Float[Tensor, "sequences ..."], statistic: Callable[[Tensor], Tensor] | None = None) -> Interval:

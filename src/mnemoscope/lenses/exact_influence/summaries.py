@@ -81,7 +81,9 @@ def retention(energies: Energies, rows: Int[Tensor, " rows"]) -> Float[Tensor, "
 
 
 def kept_for(energies: Energies, rows: Int[Tensor, " rows"]) -> Int[Tensor, "*batch time"]:
-    """Return the last lag at which the influence of each input is at least half of its largest."""
+    """Return the last lag at which the influence of each input is at least half of its largest; 0 without outputs."""
+    if not len(rows):
+        return rows.new_zeros(*energies.shape[:-2], energies.shape[-1])
     lags = (rows.unsqueeze(-1) - torch.arange(energies.shape[-1], device=energies.device)).expand(energies.shape)
     largest = energies.amax(-2, keepdim=True)
     return lags.masked_fill((energies < largest / 2) | (lags < 0), 0).amax(-2)

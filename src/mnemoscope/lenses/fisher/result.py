@@ -245,8 +245,9 @@ def _value_sentence(memory: FisherMemory) -> str:
         low, high = bootstrap_interval(held)
         interval = f" ({float(low):.4g} to {float(high):.4g}, 95% over {sequences} sequences)"
     return (
-        f"After {memory.steps} writes, a column of {memory.size} number{'s' * (memory.size > 1)} holds, about the "
-        f"values written, an information of {float(held.mean()):.4g}{interval}, {float(relative.mean()):.4g} times "
+        f"After {_shortest(memory)}{memory.steps} writes, a column of {memory.size} number{'s' * (memory.size > 1)} "
+        f"holds, about the values written, an information of {float(held.mean()):.4g}{interval}, "
+        f"{float(relative.mean()):.4g} times "
         f"that of one write as it enters; means over {heads} head{'s' * (heads > 1)}."
     )
 
@@ -256,10 +257,14 @@ def _trajectory_sentence(memory: FisherMemory) -> str:
     trajectories = f"{memory.batch} trajectories" if many else "a trajectory"
     totals = memory.total
     spread = f" ({float(totals.min()):.4g} to {float(totals.max()):.4g})" if many else ""
-    shortest = "" if memory.lengths is None else f"{int(memory.lengths.min())} to "
-    steps = f"{shortest}{memory.steps} step{'s' if memory.steps != 1 else ''}"
+    steps = f"{_shortest(memory)}{memory.steps} step{'s' if memory.steps != 1 else ''}"
     return (
         f"After {trajectories} of {steps}, a state of {memory.size} numbers holds an information of "
         f"{float(totals.mean()):.4g}{spread} about past signals; the newest signal enters with "
         f"{float(memory.input_information[:, 0].mean()):.4g}."
     )
+
+
+def _shortest(memory: FisherMemory) -> str:
+    """Return the length of the shortest of sequences of several lengths, before that of the longest."""
+    return "" if memory.lengths is None else f"{int(memory.lengths.min())} to "

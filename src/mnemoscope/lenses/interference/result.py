@@ -74,9 +74,8 @@ class RecallInterference(Result):
 
     def summary(self) -> str:
         """Return the predicted and the measured accuracy, how far they differ, and the ratio behind them."""
-        numbers, sequences = f"{self.pairs[0]} pairs", self.measured.shape[1]
-        if len(self.pairs) > 1:
-            numbers = f"{self.pairs[0]} to {self.pairs[-1]} pairs"
+        most, sequences = f"{self.pairs[-1]} pair{'s' * (self.pairs[-1] > 1)}", self.measured.shape[1]
+        numbers = most if len(self.pairs) == 1 else f"{self.pairs[0]} to {most}"
         measured, predicted = (_span(accuracy.mean(1)) for accuracy in (self.measured, self.predicted))
         low, high = self.error_interval()
         beyond = int(((low > 0) | (high < 0)).sum())
@@ -91,7 +90,7 @@ class RecallInterference(Result):
         return (
             f"Recall of {numbers}, predicted from interference without a fit: {predicted}; measured {measured} in "
             f"{sequences} sequences. The rms difference is {100 * self.rms:.1f} points, {chance}. At "
-            f"{self.pairs[-1]} pairs, the power of the value asked for{where} is {float(ratio):.2g} times that of all "
+            f"{most}, the power of the value asked for{where} is {float(ratio):.2g} times that of all "
             f"others together, in the median query{sign}."
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import gcd, isclose, nan
-from typing import Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -80,6 +80,7 @@ def state_tracking(
         seed: seed of these words.
 
     """
+    _check_kinds(model, group, method)
     check_whole(1, length=length, samples=samples)
     if components is not None:
         check_whole(1, components=components)
@@ -102,6 +103,19 @@ def state_tracking(
     if components is None:
         components = max(2, min(16, MOST_NUMBERS // _numbers(reader)))
     return _by_moments(reader, maps, chances, length, components if maps is not None else 1, samples, words, seed)
+
+
+def _check_kinds(model: Any, group: Any, method: str) -> None:
+    """Raise if the model has no readout, the group is only a name, or the method is not known."""
+    if not isinstance(model, Model):
+        raise TypeError(
+            f"Elements are read from the classes of a Model, which has a readout, but a {type(model).__name__} was "
+            f"given: pass Model(cell, output_size) with the trained readout."
+        )
+    if not isinstance(group, Group):
+        raise TypeError(f"group must be a Group, as of named_group('S3'), but is {group!r}.")
+    if method not in get_args(Method):
+        raise ValueError(f"method must be one of {', '.join(get_args(Method))}, but is {method!r}.")
 
 
 def _numbers(reader: WordReader) -> int:

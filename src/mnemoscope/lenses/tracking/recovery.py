@@ -19,7 +19,8 @@ def displacement_left(
 
     The state of a word is moved a quarter of the way from the mean of its element to that of another, and both states
     read the same letters. Their distance is divided by that between the means of the two elements. Affine maps treat
-    all differences alike, so the share stays 1 or grows; a network with an attractor for each element returns to it.
+    all differences alike, so the share stays near 1 or grows; a network with an attractor for each element returns to
+    it. The share falls as well if the network forgets the word; its accuracy shows which of the two it is.
     """
     group, table = reader.group, torch.tensor(reader.group.table)
     elements = torch.tensor(group.letters)

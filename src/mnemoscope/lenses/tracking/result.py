@@ -70,7 +70,7 @@ class StateTracking(Result):
     """How often each of them occurs among the operators."""
     displacement: Float[Tensor, " letters_after"]
     """Share of a displacement towards another element that is left after 0, 1, 2, ... letters, relative to the
-    distance between the two; it falls to 0 if the network corrects errors. Measured on drawn words."""
+    distance between the two; it falls to 0 if the network corrects errors, or forgets. Measured on drawn words."""
     measured: Float[Tensor, " letters_of_words"]
     """Measured accuracy after 1, 2, ... letters; empty unless words were drawn."""
     words: int
@@ -135,25 +135,34 @@ class StateTracking(Result):
                 f"At {last} letters the accuracy is {float(self.accuracy[-1]):.3f}, not yet half way to chance."
             )
         else:
-            fails = "never reaches 90%" if self.accuracy[0] < 0.9 else f"falls below 90% at {ninety:.0f} letters"
-            parts.append(f"The predicted accuracy {fails} and is half way to chance ({self.chance:.3g}) at {half:.0f}.")
+            fails = "never reaches 90%" if self.accuracy.max() < 0.9 else f"falls below 90% at {ninety:.0f} letters"
+            name = "measured" if self.method == "words" else "predicted"
+            parts.append(f"The {name} accuracy {fails} and is half way to chance ({self.chance:.3g}) at {half:.0f}.")
         if self.eigenvalues.numel():
             rank = self.eigenvalues.shape[1]
+            where = f"On the {rank} dimension{'s' * (rank > 1)} of the class means"
             parts.append(
-                f"On the {rank} dimensions of the class means, eigenvalues of the letters differ from modulus 1 by up "
-                f"to {self.modulus_error:.2g}; |rho(x)rho(g) - rho(xg)| is at most {float(self.relations.max()):.2g}."
+                f"{where}, eigenvalues of the letters differ from modulus 1 by up to {self.modulus_error:.2g}; "
+                f"|rho(x)rho(g) - rho(xg)| is at most {float(self.relations.max()):.2g}."
             )
             found = self.representation()
             parts.append(f"Representation: {found}." if found else "No clear representation.")
-        left, after = float(self.displacement[-1]), len(self.displacement) - 1
-        parts.append(
-            f"Of a displacement towards another element, {left:.0%} is left after {after} letters: "
-            f"{'it corrects such errors' if left < CORRECTED else 'it does not correct errors'}."
-        )
-        if self.words:
+        parts.append(self._correction())
+        if self.words and self.method != "words":
             level = (1 + self.chance) / 2
             parts.append(f"Measured on {self.words} words: half way at {_text(self.measured_time(level))}.")
         return " ".join(parts)
+
+    def _correction(self) -> str:
+        """Return whether errors are corrected, which is not known of a network that may have forgotten the word."""
+        left, after = float(self.displacement[-1]), len(self.displacement) - 1
+        if left >= CORRECTED:
+            found = "it does not correct errors"
+        elif self.half_time > after or (isnan(self.half_time) and int(self.lengths[-1]) >= after):
+            found = "it corrects such errors"
+        else:
+            found = "whether it corrects or forgets them is not known, as it was not seen to answer at this length"
+        return f"Of a displacement towards another element, {left:.0%} is left after {after} letters: {found}."
 
 
 def _text(time: float) -> str:

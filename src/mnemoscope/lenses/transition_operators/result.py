@@ -130,11 +130,14 @@ class LayerTransitions:
 
     @property
     def largest_growth(self) -> tuple[float, int]:
-        """The largest norm of a product over any of the windows, and the steps of that window.
+        """The largest norm of a product over any of the windows that were measured, and the steps of that window.
 
-        Above 1, states can grow on these inputs, even if every eigenvalue decays.
+        Every single step is counted. Above 1, states can grow on these inputs, even if every eigenvalue decays; at most
+        1, no product of operators grows.
         """
-        peaks = self.peaks.nan_to_num(nan=-torch.inf, neginf=-torch.inf).amax((1, 2))
+        single = self.largest.nan_to_num(nan=0.0).amax().log().to(self.peaks)
+        windows = self.peaks[1:].nan_to_num(nan=-torch.inf, neginf=-torch.inf).amax((1, 2))
+        peaks = torch.cat([single.reshape(1), windows])
         return float(peaks.max().exp()), int(self.sizes[peaks.argmax()])
 
 
@@ -221,7 +224,7 @@ def _sentence(layer: LayerTransitions) -> str:
     lost = ", and some directions are lost in a single step" * bool(layer.exponents.isneginf().any())
     grown, window = layer.largest_growth
     growth = (
-        f"States can grow up to {grown:.3g} times, over {window} step{'s' * (window > 1)}."
+        f"States can grow up to {grown:.3g} times, over {window} step{'s' * (window > 1)}, in the windows measured."
         if grown > 1 + ROUNDING
         else "No state grows."
     )
