@@ -31,6 +31,8 @@ class Block(Cell):
 
     Args:
         core: the recurrence; its inputs have `width` features, followed by the message of the block below, if any.
+            `Recurrence.for_blocks` builds those of published blocks. Around a MinGRU, MinLSTM, MLSTM, SLSTM or RWKV7
+            that is not built so, a block has neither convolution nor token shift.
         width: number of features that the residual connection carries, and of the outputs.
         surroundings: what is around the recurrence; by default `core.surroundings`, as published.
         input_size: number of input features, if they are not the outputs of another block; W_e is the identity if None.

@@ -33,7 +33,7 @@ class Surroundings:
     """Whether the convolution has a bias."""
     norm: Literal["none", "rms", "layer", "all"] = "none"
     """Norm of each head's reads: "rms" with weights that the heads share, "layer" with weights for every feature. "all"
-    is an RMS norm of all features after the gate, or of each of `AffineCell.groups` groups of them."""
+    is an RMS norm of all features after the gate, or of each of `Recurrence.groups` groups of them."""
     norm_bias: bool = True
     """Whether layer norms have biases."""
     eps: float = 1e-5

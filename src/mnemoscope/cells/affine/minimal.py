@@ -58,7 +58,7 @@ class _MinimalCell(_VectorCell):
 class MinGRU(_MinimalCell):
     """`h' = (1 - z) h + z n` with `z = sigmoid(W_z x + b_z)` and `n = W x + b` (Feng et al. 2024, section 3.1).
 
-    With `positive` n is made positive, as in the version in log space.
+    With `positive`, as in blocks, n is made positive, as in the version in log space.
 
     >>> cell = MinGRU(3, 16)
     >>> cell(torch.zeros(4, 3), cell.initial_state(4)).S.shape
@@ -76,8 +76,8 @@ class MinGRU(_MinimalCell):
 class MinLSTM(_MinimalCell):
     """`c' = f c + i n`, where the gates are divided by their sum (Feng et al. 2024, section 3.2).
 
-    `f = sigmoid(W_f x + b_f)` and `i = sigmoid(W_i x + b_i)` before the division, and `n = W x + b`. With `positive`
-    n is made positive, as in the version in log space.
+    `f = sigmoid(W_f x + b_f)` and `i = sigmoid(W_i x + b_i)` before the division, and `n = W x + b`. With `positive`,
+    as in blocks, n is made positive, as in the version in log space.
 
     >>> cell = MinLSTM(3, 16)
     >>> cell(torch.zeros(4, 3), cell.initial_state(4)).S.shape
