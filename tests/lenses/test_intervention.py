@@ -171,6 +171,8 @@ def test_a_mask_and_labels_for_each_step_are_in_the_layout_of_the_network():
     assert found.possible.shape == (2, 10)  # steps 4 and 5; five of the nine sequences of each class
     assert found.fitted == 8
     assert len(found.control) == 20
+    with pytest.raises(ValueError, match=r"of shape \(batch, time\) = \(20, 6\), but is torch.bool of shape \(6, 20\)"):
+        ms.measure_intervention(gru, inputs, labels, at=3, mask=mask.T)
 
 
 def test_nothing_to_look_for_is_reported_instead_of_a_ratio():

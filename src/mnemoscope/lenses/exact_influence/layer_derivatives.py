@@ -22,7 +22,7 @@ from torch import Tensor
 
 from mnemoscope.base.array_types import Float, Inexact
 from mnemoscope.cells.affine.layer import AffineLayer, LayerInputs
-from mnemoscope.cells.affine.parts import Parts, read_state, step_state
+from mnemoscope.cells.affine.parts import Parts, carry_back, read_state, step_state
 
 WORK = 1e8
 """Numbers of derivatives of states up to which every direction is followed."""
@@ -196,22 +196,11 @@ def _carry(layer: AffineLayer, local: _LocalDerivatives, number: int) -> None:
     readers = layer.parts.queries.permute(1, 2, 0, 3).to(layer.start.dtype).clone()  # (batch, heads, time, keys)
     weights = _normaliser_weights(layer)
     for step in range(time - 1, c - 1, -1):  # readers of the state before this step
-        readers[:, :, step:] = _carried_back(layer.at(step), readers[:, :, step:])
+        readers[:, :, step:] = carry_back(layer.at(step), readers[:, :, step:])
         source = step - c
         gram = [x[source] for x in local.grams]
         norms = sum(_norms(part, gram, weights, step) for part in _real_readers(readers[:, :, step:], layer))
         local.energies[:, step:, source] += torch.as_tensor(norms) / number
-
-
-def _carried_back(parts: Parts, readers: Inexact[Tensor, "batch heads reads keys"]) -> Tensor:
-    """Return `A^T r`."""
-    for part in reversed(parts.each()):
-        carried = torch.exp(part.log_decays).unsqueeze(-2) * readers
-        if part.erase is not None:
-            a, b = part.erase
-            carried = carried + (readers @ a.unsqueeze(-1)) * b.unsqueeze(-2)
-        readers = carried
-    return readers
 
 
 def _real_readers(readers: Tensor, layer: AffineLayer) -> list[Tensor]:

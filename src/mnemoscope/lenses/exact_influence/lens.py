@@ -15,7 +15,7 @@ from mnemoscope.base.progress import show_slow
 from mnemoscope.base.validation import check_whole
 from mnemoscope.cells import Lengths, Model, Network, affine_layers, as_cell, read_inputs
 from mnemoscope.cells.affine.layer import AffineLayer
-from mnemoscope.cells.affine.parts import Parts, step_state
+from mnemoscope.cells.affine.parts import step_state
 from mnemoscope.lenses.exact_influence.layer_derivatives import full_path
 from mnemoscope.lenses.exact_influence.network_derivatives import model_path
 from mnemoscope.lenses.exact_influence.result import Influence, LayerInfluence
@@ -127,9 +127,10 @@ def _of_layer(
     """Return the findings on a layer, and the squared influences in the first sequence, full ones if wanted."""
     rows = torch.arange(len(layer.features), device=layer.features.device)
     lengths = lengths.to(rows.device)
+    sequences = torch.arange(len(lengths), device=rows.device)
     parts = [
-        _of_values(_of_sequences(layer, some), rows, lengths[some], share)
-        for some in _slices(len(lengths), ROOM // len(rows) ** 2)
+        _of_values(layer.first_steps(len(rows), some), rows, lengths[some], share)
+        for some in sequences.split(max(1, ROOM // len(rows) ** 2))
     ]
     first = parts[0][0]
     curves, lives, spans, numbers = (torch.cat([part[i] for part in parts]) for i in range(1, 5))
@@ -171,21 +172,9 @@ def _slices(number: int, size: int) -> list[slice]:
     return [slice(first, min(first + size, number)) for first in range(0, number, size)]
 
 
-def _of_sequences(layer: AffineLayer, some: slice) -> AffineLayer:
-    """Return a layer on some of its sequences, without its inputs."""
-    parts = layer.parts
-    erase = None if parts.erase is None else (parts.erase[0][:, some], parts.erase[1][:, some])
-    numbers = (x[:, some] for x in (parts.queries, parts.keys, parts.values, parts.log_decays))
-    scales = None if layer.scales is None else layer.scales[:, some]
-    chosen = Parts(*numbers, erase, None, parts.micro_steps)
-    return replace(
-        layer, features=layer.features[:, some], parts=chosen, start=layer.start[some], scales=scales, inputs=None
-    )
-
-
 def _state_norms(layer: AffineLayer) -> Float[Tensor, " time"]:
     """Return the norm of the state of all heads along the first sequence."""
-    first = _of_sequences(layer, slice(0, 1))
+    first = layer.first_steps(len(layer.features), torch.zeros(1, dtype=torch.long, device=layer.features.device))
     S, norms = first.start, []
     for t in range(len(first.features)):
         S = step_state(first.at(t), S)

@@ -100,7 +100,7 @@ def measure_intervention(
     if model is not None and readout is not None:
         raise ValueError("A Model has a readout of its own; omit readout, or pass model.cell.")
     cell = model.cell if model is not None else as_cell(network)
-    given = read_inputs(inputs, batch_first=cell.batch_first)
+    given = read_inputs(inputs, batch_first=cell.batch_first, mask=mask)
     xs = given.xs if model is None else model.encode(given.xs)
     steps, batch = xs.shape[:2]
     _check_options(kind, answers, at, steps, share, controls)
@@ -131,9 +131,8 @@ def measure_intervention(
     aims, donors = _aims(kind, flat, test, target, means, centre, generator)
     tested = select(state, test)
     counts = torch.ones(steps - at - 1, len(test), dtype=torch.bool)
-    if mask is not None:
-        time_first = read_inputs(mask, batch_first=given.batch_first).xs.bool()
-        counts = time_first[at + 1 :][:, test].cpu()
+    if given.mask is not None:
+        counts = given.mask.cpu()[at + 1 :][:, test]
     donor = None if donors is None else run(select(state, donors))
     scale = Scale(answers, run(tested), donor, counts)
 
@@ -247,7 +246,7 @@ def _labels_at(
         layout = f"({batch}, {steps})" if batch_first else f"({steps}, {batch})"
         raise ValueError(
             f"labels must be whole class numbers, ({batch},) for one per sequence or {layout} for one per step, but "
-            f"are {labels.dtype} of shape {tuple(labels.shape)}."
+            f"are {given.dtype} of shape {tuple(torch.as_tensor(labels).shape)}."
         )
     here = given.long() if given.dim() == 1 else given[at].long().contiguous()
     classes = here[here >= 0].unique()
