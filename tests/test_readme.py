@@ -22,7 +22,10 @@ def blocks(page: Path = README) -> list[str]:
 
 
 PAGES = [page for page in sorted((ROOT / "docs").glob("*.md")) if page.name not in ELSEWHERE and blocks(page)]
-LONG = ("house", "interventions", "quickstart", "recall", "relations", "reservoirs", "running", "slow-manifolds")
+LONG = (
+    "closed-loop", "house", "interventions", "quickstart", "recall", "relations", "reservoirs", "running",
+    "slow-manifolds", "state-tracking",
+)  # fmt: skip
 """Pages whose examples train for seconds, and whose code other tests run too."""
 
 

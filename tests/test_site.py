@@ -11,6 +11,7 @@ import pytest
 from mnemoscope import lenses, registry
 from tests.links import broken_in_markdown, broken_in_site, markdown_files
 from tests.report.browser import BROWSER, FLAGS
+from tests.slow import SLOW
 
 pytestmark = pytest.mark.xdist_group("site")  # build the site once, not in each process
 
@@ -58,12 +59,14 @@ def site(tmp_path_factory):
     return folder
 
 
+@SLOW  # `make docs` builds the site too, and fails at a broken link
 def test_the_site_has_no_broken_link_and_loads_nothing_from_elsewhere(site):
     broken, remote = broken_in_site(site)
     assert broken == []
     assert remote == []
 
 
+@SLOW
 def test_the_site_lists_every_registered_name(site):
     texts = {name: (site / f"{name}.html").read_text() for name in ("cells", "tasks", "api/index", "studies")}
     for name, kinds in (("cells", ("cell", "relational network")), ("tasks", ("task",)), ("api/index", ("lens",)),
@@ -74,6 +77,7 @@ def test_the_site_lists_every_registered_name(site):
     assert "results/copy-200.cpu.json" in texts["studies"]
 
 
+@SLOW
 def test_the_reference_has_a_page_for_each_lens_with_its_public_names(site):
     named = {name: getattr(lenses, name) for name in vars(lenses) if not name.startswith("_")}
     for name, member in named.items():
@@ -100,6 +104,7 @@ worker.postMessage({type: 0, data: {config, docs, options: {suggest: false}}});
 
 
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed here (Debian: apt install chromium)")
+@SLOW
 def test_the_search_works_on_pages_that_are_opened_from_disk(site, tmp_path):
     (script,) = (site / "assets" / "javascripts" / "workers").glob("search.*.js")
     page = site / "search-from-disk.html"
@@ -109,6 +114,7 @@ def test_the_search_works_on_pages_that_are_opened_from_disk(site, tmp_path):
     assert "found a.html" in shown
 
 
+@SLOW
 def test_the_reference_shows_examples_as_code(site):
     page = (site / "api" / "mnemoscope.tasks.html").read_text()
     assert '<span class="gp">&gt;&gt;&gt; </span>' in page

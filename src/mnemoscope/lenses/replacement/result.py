@@ -25,7 +25,6 @@ class MeasuredInfluence(Result):
 
     noun: ClassVar[str] = "a measured influence"
     drawn_by: ClassVar[str] = "draw_measured_influence"
-    former_kinds: ClassVar[tuple[str, ...]] = ("Influence",)
 
     sources: Int[Tensor, " sources"]
     """Steps whose input was replaced."""
