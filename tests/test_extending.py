@@ -16,6 +16,7 @@ from mnemoscope.registry import citations, plugins
 from mnemoscope.store import read_runs
 from tests.cells import test_cells
 from tests.replication import test_studies
+from tests.slow import SLOW
 from tests.tasks import test_tasks
 
 PAGE = (Path(__file__).parent.parent / "docs" / "extending.md").read_text()
@@ -124,6 +125,7 @@ def test_the_lens_is_on_the_page(house, capsys):
         dimension(torch.ones(3, 2, 2))
 
 
+@SLOW
 def test_the_study_runs_in_separate_processes(house, capsys):
     ran, _ = run("A study", capsys)
     assert len(re.findall("matches", ran)) == 2

@@ -20,7 +20,7 @@ from mnemoscope.cli.entry_point import _parse
 from mnemoscope.config import PRESETS
 from mnemoscope.lenses import FixedPoints
 from mnemoscope.training import task_named
-from tests.slow import representatives
+from tests.slow import SLOW, representatives
 
 TINY = ["--hidden-size", "8", "--steps", "6", "--evaluate-every", "3", "--threads", "1", "--batch-size", "8"]
 
@@ -372,6 +372,7 @@ def test_sigterm_ends_with_status_143(words, monkeypatch, capsys):
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
+@SLOW
 def test_ctrl_c_during_the_imports_shows_no_traceback():
     code = """
 import sys

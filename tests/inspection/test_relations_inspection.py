@@ -29,6 +29,7 @@ def run_of(root, task, cell, steps=2, **options):
     return train(config, root, progress=False).folder
 
 
+@SLOW
 def test_measure_generalisation_evaluates_seen_and_unseen_shapes(tmp_path):
     runs = [run_of(tmp_path, "same-different", "corelnet", m=m) for m in (98, 0)]
     found = measure_generalisation(runs)

@@ -52,6 +52,7 @@ def test_the_page_of_a_small_machine_shows_tape_and_fixed_points(tmp_path):
 
 
 @pytest.mark.usefixtures("undrawn")
+@SLOW
 def test_the_page_of_a_large_machine_shows_fixed_points_with_equal_slots(tmp_path, capsys):
     folder = run_of(tmp_path, "bit-copy", "ntm", slots=40, slot_size=5)
     assert main(["inspect", str(folder)]) == 0

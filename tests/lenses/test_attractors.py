@@ -216,6 +216,7 @@ def test_a_shift_has_no_cycle(tmp_path):
     assert cycles.figure().axes
 
 
+@SLOW
 def test_a_continuum_of_cycles_is_reported_and_not_counted(tmp_path):
     R = rotation(2 * math.pi / 5)  # computed in single precision: it preserves radii to 1e-7
     exact = torch.linalg.matrix_exp(2 * math.pi / 5 * torch.tensor([[0.0, -1.0], [1.0, 0.0]], dtype=torch.float64))
@@ -824,6 +825,7 @@ def test_connected_continuous_attractors_are_one():
         assert attractors.notes == ("",)
 
 
+@SLOW
 def test_the_verdict_on_a_closed_curve_names_the_longest_period_tested():
     """A rotation by a 70th of a turn closes after 70 steps, which only a search up to 70 detects."""
     cos, sin = math.cos(2 * math.pi / 70), math.sin(2 * math.pi / 70)

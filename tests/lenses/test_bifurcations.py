@@ -145,7 +145,8 @@ def test_a_symmetric_network_has_pitchforks_at_gains_1_and_2():
 cusp = maps(lambda h, u: torch.tanh(2 * h + u), bounds=(-1, 1))
 
 
-@pytest.mark.parametrize("at", [pytest.param((-1, 0.1, 1), marks=SLOW), (-1, 1)], ids=str)
+@SLOW
+@pytest.mark.parametrize("at", [(-1, 0.1, 1), (-1, 1)], ids=str)
 def test_hysteresis_has_two_folds_even_without_a_snapshot_between(at):
     """x = tanh(2 x + u) folds where 2 (1 - x^2) = 1. Arclength steps find the middle branch without a snapshot."""
     x = sqrt(0.5)
@@ -303,6 +304,7 @@ def test_leading_eigenvalues_of_large_matrices_match_the_full_spectrum():
     assert np.abs(values) == pytest.approx(moduli[: len(values)].numpy(), abs=1e-7)
 
 
+@SLOW
 def test_unstable_directions_of_large_states_are_counted_on_request():
     size = 320
     generator = torch.Generator().manual_seed(0)

@@ -188,6 +188,7 @@ def test_stuck_starts_are_followed_only_by_a_thorough_solver():
     assert thorough.starts.q.item() == pytest.approx(0.005, rel=1e-3)
 
 
+@SLOW
 def test_the_index_sum_drives_the_search_until_all_points_are_found():
     """Starts near the corners alone find the eight attractors; the waves must find the other 19 points."""
     dynamics, roots = planted(EXPENSIVE + 4)

@@ -35,12 +35,8 @@ def test_a_study_has_presets_claims_and_distinct_trials(name):
 
 @representatives(
     "flipflop-evolution",
-    "flipflop-transfer",
-    "flipflop-noise",
-    "nonlinear-capacity",
     "copy-table",
     "transfer-copy",
-    "primacy-bias",
     "minigrid",
     "ptb-bpc",
     "gradient-norms",

@@ -165,6 +165,7 @@ def test_the_page_follows_the_dark_colour_scheme(tmp_path):
     assert answer["colours"] == ["rgb(20, 23, 27)", "rgb(233, 231, 226)", "#56b4e9"]
 
 
+@SLOW
 def test_requests_are_blocked_and_detected(tmp_path):
     smuggler = Section("Smuggler", "", '<img src="http://127.0.0.1:9/pixel.png" alt="">')
     answer = visit(NetworkPage("Nothing else", empty(5), sections=[smuggler]), tmp_path)

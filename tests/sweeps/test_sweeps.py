@@ -163,6 +163,7 @@ def test_a_grid_may_get_more_seeds(tmp_path):
     assert (more.reused, engine.done.total()) == (2, 2)
 
 
+@SLOW
 def test_two_engines_give_the_same_results(tmp_path):
     here = run_sweep(sweep("learning_rate=0.01"), tmp_path / "here", progress=False)
     there = run_sweep(sweep("learning_rate=0.01"), tmp_path / "there", progress=False, engine=Local(2))

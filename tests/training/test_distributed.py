@@ -119,6 +119,7 @@ def two(tmp_path_factory):
     return root, code, err
 
 
+@SLOW
 @pytest.mark.xdist_group("torchrun")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
 def test_two_processes_train_the_same_model_as_one(case, two):
@@ -126,6 +127,7 @@ def test_two_processes_train_the_same_model_as_one(case, two):
     check_equal(RunConfig(**case), two[0] / "alone", two[0] / "two", 1e-10)
 
 
+@SLOW
 @pytest.mark.xdist_group("torchrun")
 def test_unused_parameters_stay_unchanged(two):
     weights, _ = weights_and_metrics(RunConfig(**CASES[2]), two[0] / "two")
@@ -133,6 +135,7 @@ def test_unused_parameters_stay_unchanged(two):
     assert weights["seldom"] != 1
 
 
+@SLOW
 @pytest.mark.xdist_group("torchrun")
 def test_only_one_process_writes(two):
     folder = RunConfig(**CASES[0]).folder(two[0] / "two")
@@ -140,6 +143,7 @@ def test_only_one_process_writes(two):
     assert [line["step"] for line in RunFolder(folder).read_metrics()] == [4, 8, 12]
 
 
+@SLOW
 @pytest.mark.xdist_group("torchrun")
 def test_a_failing_process_ends_all_and_reports_the_reason(two):
     root, code, err = two
