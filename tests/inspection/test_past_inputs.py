@@ -35,6 +35,7 @@ def inspection(model):
 def test_tokens_are_inspected_by_what_the_network_keeps_of_them(inspection, tmp_path):
     assert len(inspection.influence.layers) == 2
     assert inspection.fixed_points is None
+    assert inspection.transitions.labels[0] == inspection.influence.labels
     page = inspection.save(tmp_path / "page.html")
     text = page.read_text()
     assert len(text) < 200_000

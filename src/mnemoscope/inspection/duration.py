@@ -113,7 +113,7 @@ def inspect_duration(
     if not isinstance(cell, Attentive | TuringMachine) and cell.input_size is not None and wanted("memory-capacity"):
         _add_capacity(found, cell, _encoded(network, inputs), options)
     if inputs is not None and wanted("transitions"):
-        add_transitions(found, network, inputs, lengths, options)
+        add_transitions(found, network, inputs, options, lengths, labels)
     return found
 
 
@@ -195,10 +195,15 @@ def _add_capacity(found: Duration, cell: Cell, encoded: Tensor | None, options: 
 
 
 def add_transitions(
-    found: Duration, network: Cell | Model, inputs: Tensor, lengths: Tensor | None, options: InspectionOptions
+    found: Duration,
+    network: Cell | Model,
+    inputs: Tensor,
+    options: InspectionOptions,
+    lengths: Tensor | None,
+    labels: Labels | None,
 ) -> None:
     """Add what each step does to the state of a network with affine layers."""
-    result = inspect_transitions(network, inputs, lengths, options)
+    result = inspect_transitions(network, inputs, options, lengths=lengths, labels=labels)
     if isinstance(result, str):
         found.explain(TRANSITIONS_TITLE, result)
     elif result is not None:

@@ -18,7 +18,7 @@ from mnemoscope.inspection.cost import BUDGET
 from mnemoscope.inspection.options import InspectionOptions
 from mnemoscope.lenses import Influence, influence
 from mnemoscope.lenses.exact_influence.figure import draw_curves, draw_heads, layer_colour
-from mnemoscope.lenses.token_labels import Labels
+from mnemoscope.lenses.token_labels import Labels, first_labels
 from mnemoscope.report import Section
 from mnemoscope.report.markup import figure_markup
 from mnemoscope.report.matrices import Matrix, matrix_markup
@@ -72,10 +72,7 @@ def find_past_inputs(
     if number < 1:
         return None
     some = inputs[:, :number]
-    if labels is None:
-        labels = label_inputs(some)
-    elif not hasattr(labels, "convert_ids_to_tokens") and not all(isinstance(label, str) for label in labels):
-        labels = list(labels)[:number]
+    labels = label_inputs(some) if labels is None else first_labels(labels, number)
     steps = None if lengths is None else lengths[:number].cpu()
     return influence(network, some, labels=labels, lengths=steps, seed=options.seed)
 

@@ -35,7 +35,7 @@ def inspect_tokens(
     steps = None if given.mask is None else given.mask.sum(0)
     found = Duration()
     add_past_inputs(found, network.time_first(), given.xs, options, steps, labels)
-    add_transitions(found, network.time_first(), given.xs, steps, options)
+    add_transitions(found, network.time_first(), given.xs, options, steps, labels)
     module = getattr(cell, "module", network)
     weights = sum(weight.numel() for weight in network.parameters())
     facts = [

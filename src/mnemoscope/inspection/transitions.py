@@ -15,6 +15,7 @@ from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE
 from mnemoscope.inspection import cost
 from mnemoscope.inspection.options import InspectionOptions
 from mnemoscope.lenses import LayerTransitions, Transitions, transitions
+from mnemoscope.lenses.token_labels import Labels, first_labels
 from mnemoscope.lenses.transition_operators.actions import ACTIONS
 from mnemoscope.lenses.transition_operators.figure import draw_transitions
 from mnemoscope.report import Section, sentences
@@ -34,8 +35,10 @@ DRAWN = 3
 def inspect_transitions(
     network: Cell | Model,
     inputs: Num[Tensor, "time batch ..."],
-    lengths: Int[Tensor, " batch"] | None,
     options: InspectionOptions,
+    *,
+    lengths: Int[Tensor, " batch"] | None = None,
+    labels: Labels | None = None,
 ) -> Transitions | str | None:
     """Return the transitions along some trials; the reason if they take long; None if no layer is affine."""
     try:
@@ -47,7 +50,8 @@ def inspect_transitions(
         return f"Not computed, since {len(inputs):,} steps of these layers take long. {cost.HOW_TO_MEASURE}"
     trials = min(TRIALS, inputs.shape[1]) if options.full else max(1, min(TRIALS, inputs.shape[1], int(affordable)))
     chosen = None if lengths is None else lengths[:trials].cpu()
-    return transitions(network, inputs[:, :trials], lengths=chosen, seed=options.seed)
+    named = first_labels(labels, trials)
+    return transitions(network, inputs[:, :trials], lengths=chosen, labels=named, seed=options.seed)
 
 
 def transitions_section(result: Transitions) -> Section:

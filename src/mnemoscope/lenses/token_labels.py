@@ -12,6 +12,16 @@ Labels = Any
 `convert_ids_to_tokens`, as in transformers, for inputs that are token numbers."""
 
 
+def first_labels(labels: Labels | None, number: int) -> Labels | None:
+    """Return the labels of the first sequences only.
+
+    >>> first_labels([["to", "be"], ["or", "not"]], 1)
+    [['to', 'be']]
+    """
+    shared = labels is None or hasattr(labels, "convert_ids_to_tokens") or all(isinstance(each, str) for each in labels)
+    return labels if shared else list(labels)[:number]
+
+
 def read_labels(labels: Labels | None, xs: Tensor, lengths: Sequence[int]) -> tuple[tuple[str, ...], ...]:
     """Return the labels of each sequence, as many as it has steps; no sequences if there are no labels.
 
