@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         training as training,
     )
     from mnemoscope.base.groups import Group as Group, named_group as named_group
+    from mnemoscope.base.trial_table import Condition as Condition, Epoch as Epoch, TrialTable as TrialTable
     from mnemoscope.base.version import __version__ as __version__
     from mnemoscope.cells import (
         EchoState as EchoState,
@@ -74,6 +75,7 @@ if TYPE_CHECKING:
         Recall as Recall,
         RecallInterference as RecallInterference,
         RecallTrials as RecallTrials,
+        Recording as Recording,
         Relations as Relations,
         SlowManifold as SlowManifold,
         SpanScores as SpanScores,
@@ -110,6 +112,7 @@ if TYPE_CHECKING:
         measure_recall as measure_recall,
         memory_capacity as memory_capacity,
         recall_interference as recall_interference,
+        record_activity as record_activity,
         record_attention as record_attention,
         record_behaviour as record_behaviour,
         record_relations as record_relations,

@@ -80,6 +80,7 @@ from mnemoscope.lenses.recall import (
     measure_load as measure_load,
     measure_recall as measure_recall,
 )
+from mnemoscope.lenses.recording import Recording as Recording, record_activity as record_activity
 from mnemoscope.lenses.relations import (
     Drift as Drift,
     Generalisation as Generalisation,

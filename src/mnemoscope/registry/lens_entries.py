@@ -15,6 +15,8 @@ FORMER_NAMES = {
 LENSES = """
 behaviour | what a network answers on trials: inputs, targets and outputs, and scores by step, position and delay
     mnemoscope | mnemoscope.lenses:record_behaviour | mnemoscope | behaviour
+activity | the activity of all units of a network in trials, with the conditions and epochs of the trials
+    mnemoscope | mnemoscope.lenses:record_activity | mnemoscope | behaviour, populations
 influence | how much every past input matters for every output, exactly: value path, full derivative, whole network
     mnemoscope; Ali et al. 2024; Hutchinson 1990 | mnemoscope.lenses:influence
     mnemoscope ali2024 hutchinson1990 | behaviour

@@ -1,0 +1,4 @@
+"""Recordings: the activity of units in trials, of a network or of neurons, with the conditions of each trial."""
+
+from mnemoscope.lenses.recording.lens import record_activity as record_activity
+from mnemoscope.lenses.recording.result import Recording as Recording

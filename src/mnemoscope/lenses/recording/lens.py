@@ -1,0 +1,60 @@
+"""The recording lens: run a network over trials, and keep the activity of its units."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence
+
+from mnemoscope.base.progress import show_slow
+from mnemoscope.base.trial_table import TrialTable
+from mnemoscope.cells import Lengths, Model, Network, as_cell, read_inputs, run_with_cache, scan
+from mnemoscope.lenses.recording.result import Recording
+
+
+@show_slow("activity")
+@torch.no_grad()
+def record_activity(
+    network: Network,
+    inputs: Tensor | PackedSequence,
+    table: TrialTable | None = None,
+    *,
+    units: Literal["state", "output"] = "state",
+    lengths: Lengths | None = None,
+) -> Recording:
+    """Run a network over trials, and keep the activity of its units with the conditions of the trials.
+
+    Args:
+        network: a `Model`, a cell, or a torch.nn module that `adapt` takes.
+        inputs: the trials, in the layout of the network: (batch, time, features) if it is a torch.nn module with
+            `batch_first`, otherwise (time, batch, features).
+        table: conditions and epochs of the trials, such as those of `task.trials(...)`.
+        units: "state" for all numbers of the state; "output" for what the network's readout sees.
+        lengths: number of steps of each trial; what follows is padding, and is NaN in the recording.
+
+    >>> import mnemoscope as ms
+    >>> recording = ms.record_activity(torch.nn.GRU(3, 8), torch.randn(10, 4, 3))
+    >>> recording.summary()
+    '8 units in 4 trials of 10 steps.'
+
+    """
+    cell = network.cell if isinstance(network, Model) else as_cell(network)
+    given = read_inputs(inputs, batch_first=cell.batch_first, lengths=lengths)
+    xs = network.encode(given.xs) if isinstance(network, Model) else given.xs
+    cell = cell.time_first()
+    if units == "state" and cell.grows:
+        raise ValueError(
+            'The state of this network grows with every step, so it has no fixed units: pass units="output".'
+        )
+    if units == "state":
+        activity = run_with_cache(cell, xs, mask=given.mask)[1].flat()
+    else:
+        activity = scan(cell, xs, mask=given.mask)[0]
+    kept = given.xs if given.xs.is_floating_point() else None  # tokens are names, not quantities
+    if given.mask is not None:
+        absent = ~given.mask.unsqueeze(2)
+        activity = activity.masked_fill(absent, torch.nan)
+        kept = None if kept is None else kept.masked_fill(absent, torch.nan)
+    return Recording(activity.double().cpu(), table or TrialTable(), None if kept is None else kept.double().cpu())
