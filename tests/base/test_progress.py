@@ -35,7 +35,7 @@ def screen(monkeypatch):
 
 
 def _wait_for(text):
-    """Wait until the screen shows `text`: however slow the machine is, the work goes on for as long as that."""
+    """Wait until the screen shows `text`, which a slow machine may draw late; give up after a minute."""
     end = time.monotonic() + 60
     while text not in sys.stderr.getvalue() and time.monotonic() < end:
         time.sleep(0.01)
