@@ -20,6 +20,7 @@ from mnemoscope.connectivity import (
     Givens,
     Householder,
     KnownSpectrum,
+    LowRank,
     Normal,
     Schur,
     Unitary,
@@ -61,6 +62,8 @@ MATRICES = {
     "givens-fft": (lambda: Givens(N, style="fft"), 3 * N + N),
     "givens-fft-real": (lambda: Givens(N, style="fft", complex=False), 3 * N // 2),
     "fourier": (lambda: Fourier(N), 7 * N),
+    "low-rank": (lambda: LowRank(N, 3), 6 * N),
+    "low-rank-random": (lambda: LowRank(N, 2, gain=0.5), 4 * N),
     "singular": (lambda: SVD(N, 0.2), N * N),
     "singular-no-margin": (lambda: SVD(N, 0), N * (N - 1)),
     **{
@@ -179,7 +182,7 @@ def test_orthogonal_parameters_are_those_of_orthogonal_matrices(matrix):
     found = {names[id(parameter)] for parameter in matrix.orthogonal_parameters()}
     if isinstance(matrix, Unitary):
         assert found == set(names.values())
-    elif isinstance(matrix, Dense):
+    elif isinstance(matrix, Dense | LowRank):
         assert not found
     else:
         assert found == {name for name in names.values() if name.startswith(("basis.", "left.", "right."))}

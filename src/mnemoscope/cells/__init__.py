@@ -18,6 +18,7 @@ from mnemoscope.cells.fast_path import FastPath as FastPath, NoFastPath as NoFas
 from mnemoscope.cells.goru import GORU as GORU
 from mnemoscope.cells.gru import GRU as GRU
 from mnemoscope.cells.inputs import Inputs as Inputs, Lengths as Lengths, read_inputs as read_inputs
+from mnemoscope.cells.leaky_rnn import LeakyRNN as LeakyRNN
 from mnemoscope.cells.lstm import LSTM as LSTM, HDetach as HDetach, LSTMState as LSTMState
 from mnemoscope.cells.model import Model as Model
 from mnemoscope.cells.network_files import load_network as load_network

@@ -24,7 +24,7 @@ Box = tuple[Float[Tensor, " size"], Float[Tensor, " size"]]
 """Lower and upper corner of a box of flat states."""
 
 
-_STEP = {"forward", "prepare", "_step", "_gates", "combined"}
+_STEP = {"forward", "prepare", "_step", "_gates"}
 """Methods that determine the step: a class that overrides one of them does not inherit `enclose`."""
 
 

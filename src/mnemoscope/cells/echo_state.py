@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from mnemoscope.base.array_types import Float
 from mnemoscope.base.validation import check_whole
 from mnemoscope.cells.fast_path import FastPath, NoFastPath
-from mnemoscope.cells.leaky_reservoir import Form, LeakyReservoir
+from mnemoscope.cells.leaky_reservoir import LeakyReservoir
+from mnemoscope.cells.leaky_units import Form, check_leak
 from mnemoscope.cells.model import Model
 from mnemoscope.cells.nonlinearities import Nonlinearity, make_nonlinearity
 from mnemoscope.cells.reservoirs import Reservoirs
@@ -122,9 +123,7 @@ class EchoState(LeakyReservoir):
         with torch.device("meta"):  # draws no random numbers for matrices that are replaced below
             cell = cls(drive.shape[1], N, outputs, nonlinearity=nonlinearity, form=form)
         cell.phi = make_nonlinearity(nonlinearity, N)
-        if not 0 < leak <= 1:
-            raise ValueError(f"leak = dt / tau is in (0, 1], but is {leak}.")
-        cell.leak = float(leak)
+        cell.leak = check_leak(leak)
         if outputs and readout is None:
             readout = recurrent.new_zeros(outputs, N)
         given = {

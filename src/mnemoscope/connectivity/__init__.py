@@ -1,10 +1,12 @@
-"""The recurrent matrix as a module: unconstrained, orthogonal, unitary, normal, or in Schur form."""
+"""The recurrent matrix as a module: unconstrained, of low rank, orthogonal, unitary, normal, or in Schur form."""
 
 from mnemoscope.connectivity.connectivity import Connectivity as Connectivity, KnownSpectrum as KnownSpectrum
 from mnemoscope.connectivity.dense import INITIALISERS as INITIALISERS, Dense as Dense, initialise as initialise
 from mnemoscope.connectivity.fourier import Fourier as Fourier
 from mnemoscope.connectivity.givens import Givens as Givens
 from mnemoscope.connectivity.householder import Householder as Householder
+from mnemoscope.connectivity.loadings import LoadingMixture as LoadingMixture, Loadings as Loadings
+from mnemoscope.connectivity.low_rank import LowRank as LowRank
 from mnemoscope.connectivity.matrix_exponential import skew_exponential as skew_exponential
 from mnemoscope.connectivity.parametrisations import ORTHOGONAL as ORTHOGONAL, orthogonal as orthogonal
 from mnemoscope.connectivity.schur import Normal as Normal, Schur as Schur

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -60,6 +60,11 @@ class Connectivity(nn.Module):
     @property
     def device(self) -> torch.device:
         return next(self._tensors()).device
+
+    def transposed_product(self) -> Callable[[Tensor], Tensor]:
+        """Return the function `h -> h V^T` of states (..., size); a matrix in factors need not be formed for it."""
+        V_T = self().mT
+        return lambda h: h @ V_T
 
     def spectrum(self) -> KnownSpectrum:
         """Return the eigenvalues and singular values that are known in closed form."""

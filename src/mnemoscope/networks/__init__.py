@@ -29,6 +29,7 @@ from mnemoscope.networks.cell_classes import (
     h_detach as h_detach,
     hgrn2 as hgrn2,
     kda as kda,
+    leaky_rnn as leaky_rnn,
     lru as lru,
     lstm as lstm,
     mamba as mamba,
@@ -44,6 +45,7 @@ from mnemoscope.networks.cell_classes import (
     slstm as slstm,
 )
 from mnemoscope.networks.layered import blocks as blocks
+from mnemoscope.networks.leaky import low_rank as low_rank
 from mnemoscope.networks.matrix import (
     matrix_gru as matrix_gru,
     matrix_lstm as matrix_lstm,

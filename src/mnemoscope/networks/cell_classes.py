@@ -1,6 +1,6 @@
 """Named networks whose factory is the cell class itself, under the name that the registry gives it."""
 
-from mnemoscope.cells import GRU, LSTM, SLSTM, EchoState, Elman, HDetach
+from mnemoscope.cells import GRU, LSTM, SLSTM, EchoState, Elman, HDetach, LeakyRNN
 from mnemoscope.cells.affine import (
     GLA,
     HGRN2,
@@ -31,6 +31,8 @@ h_detach = HDetach
 """LSTM whose gradient through h is cut at random steps (Kanuparthi et al. 2019)."""
 echo_state = EchoState
 """Fixed random reservoir with a learned readout (Jaeger et al. 2007; Sussillo & Abbott 2009)."""
+leaky_rnn = LeakyRNN
+"""Leaky units in current or rate form, all weights trained (Song et al. 2016; Yang et al. 2019)."""
 slstm = SLSTM
 """LSTM with exponential gates and a normaliser, of xLSTM (Beck et al. 2024)."""
 s4d = S4D

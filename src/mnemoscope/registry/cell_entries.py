@@ -67,6 +67,11 @@ matntm | neural Turing machine whose states and slots are matrices
     tape, own readout
 echo-state | fixed random reservoir with leak; only the readout is trained
     Jang, Eq 22-26; Jaeger et al. 2007 | mnemoscope.cells:EchoState | jang jaeger2007 sussillo2009
+leaky-rnn | leaky units in current or rate form, as in models of cortex; all weights are trained
+    Song et al. 2016 | mnemoscope.cells:LeakyRNN | song2016
+low-rank | leaky units whose matrix has a rank of one or a few
+    Mastrogiuseppe & Ostojic 2018; Dubreuil et al. 2022 | mnemoscope.networks.leaky:low_rank
+    mastrogiuseppe2018 dubreuil2022
 matrix-rnn | H' = phi(U1^T X V1 + U2^T H V2 + B); hidden_size is rows times columns of the state
     Do et al. 2017; Renanse et al. 2021, Eq 6 | mnemoscope.networks.matrix:matrix_rnn | do2017 renanse2021 | matrix
 matrix-stack | stacked matrix RNNs; the last layer is the output; hidden_size is rows times columns of the state

@@ -47,6 +47,8 @@ singular | matrix whose singular values stay within a margin of 1
     Vorontsov et al. 2017 | mnemoscope.connectivity:SVD | vorontsov2017 | matrix
 normal | matrix that commutes with its transpose: eigenvalues in an orthogonal basis
     Serre 2002, Theorem 3.3.1 | mnemoscope.connectivity:Normal | serre2002 | matrix
+low-rank-matrix | matrix of rank R as a product of two thin ones, with or without a random part
+    Mastrogiuseppe & Ostojic 2018 | mnemoscope.connectivity:LowRank | mastrogiuseppe2018 | matrix
 modrelu | nonlinearity that changes the modulus by a learned bias
     Arjovsky et al. 2016, Eq 8 | mnemoscope.cells.nonlinearities:ModReLU | arjovsky2016 | nonlinearity
 full-history | attention to all past states

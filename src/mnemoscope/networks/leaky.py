@@ -1,0 +1,31 @@
+"""Named networks of leaky units, as computational neuroscience uses them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from mnemoscope import connectivity
+from mnemoscope.cells.leaky_rnn import LeakyRNN
+
+
+def low_rank(
+    input_size: int,
+    hidden_size: int,
+    rank: int = 1,
+    leak: float = 0.2,
+    nonlinearity: str = "tanh",
+    form: Literal["current", "rate"] = "current",
+    gain: float = 0.0,
+    bias: bool = False,
+) -> LeakyRNN:
+    """Return a low-rank network: leaky units whose matrix is `M N^T / N` of rank R (Mastrogiuseppe & Ostojic 2018).
+
+    M, N and the input vectors start ~ N(0, 1), independent of each other, and leak = dt / tau is 20 ms / 100 ms
+    (Dubreuil et al. 2022). `gain` adds a fixed random part of spectral radius about `gain`. `LeakyRNN.from_loadings`
+    builds a network whose vectors are drawn from a mixture of Gaussian populations.
+
+    >>> low_rank(2, 100, rank=2).connectivity
+    LowRank(100, rank=2)
+    """
+    matrix = connectivity.LowRank(hidden_size, rank, gain)
+    return LeakyRNN(input_size, hidden_size, nonlinearity, matrix, leak, form, bias)
