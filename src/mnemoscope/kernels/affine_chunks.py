@@ -28,14 +28,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from mnemoscope.kernels.affine_decays import (
-    Decays,
-    block_decays,
-    block_decays_backward,
-    decayed_products,
-    decayed_products_backward,
-    times_transposed,
-)
+from mnemoscope.kernels.affine_decays import Blocks, decay_backward, decayed_products, decaying_blocks, times_transposed
 
 
 class Chunks(NamedTuple):
@@ -76,9 +69,8 @@ def chunked(given: Chunks) -> tuple[Tensor, Tensor, Trace]:
     """
     sizes, state, W, U = given.q.shape[:2], given.state, None, None
     reads, writes, g, v = _stacked(given)
-    (products, BA), decays = decayed_products(reads, writes, g), block_decays(g, reads.shape[2])
-    reads_in, writes_out = reads * decays.to_read.exp(), writes * decays.from_write.exp()
-    keep = g.sum(1).exp().unsqueeze(-1)  # (heads chunks, keys or 1, 1)
+    products, BA, (reads_in, writes_out, keep) = decayed_products(reads, writes, g)
+    keep = keep.unsqueeze(-1)  # (heads chunks, keys or 1, 1)
     added = writes_out[:, :, 0].mT @ v
     if BA is None:
         starts, state = _carried(keep.unflatten(0, sizes), added.unflatten(0, sizes), state)
@@ -126,8 +118,9 @@ def chunked_backward(given: Chunks, trace: Trace, into_outputs: Tensor, into_sta
     reads, writes, g, v = _stacked(given)
     written = _kinds(v, U)
     sizes, into_outputs = into_outputs.shape[:2], into_outputs.flatten(0, 1)
-    from_start, to_end = (x.exp() for x in block_decays(g, reads.shape[2]))
-    reads_in, writes_out, keep = reads * from_start, writes * to_end, g.sum(1).exp().unsqueeze(-1)
+    levels = list(decaying_blocks(reads, writes, g))
+    reads_in, writes_out, keep = levels[-1]
+    keep = keep.unsqueeze(-1)
     moved, readers = keep, reads_in[:, :, 0]
     if W is not None:
         moved = _transition(keep, writes_out[:, :, 1].mT, W).mT
@@ -146,12 +139,10 @@ def chunked_backward(given: Chunks, trace: Trace, into_outputs: Tensor, into_sta
     into_products = times_transposed(sources.flatten(1, 2), written.flatten(1, 2)).view(products.shape)
     into_reads_in = times_transposed(sources.flatten(1, 2), starts).view(reads.shape)
     into_writes_out = times_transposed(written.flatten(1, 2), ends).view(writes.shape)
-    into_reads, into_writes, into_g = decayed_products_backward(reads, writes, g, products, into_products)
-    into_reads.addcmul_(into_reads_in, from_start)
-    into_writes.addcmul_(into_writes_out, to_end)
-    rates = (lambda x: x) if g.shape[-1] > 1 else lambda x: x.sum(-1, True)
-    borders = Decays(rates(into_reads_in.mul_(reads_in)), rates(into_writes_out.mul_(writes_out).sum(2, True)))
-    into_g += block_decays_backward(borders) + rates(keep.squeeze(-1) * (starts * ends).sum(-1)).unsqueeze(1)
+    into_keep = (starts * ends).sum(-1)
+    into_keep = into_keep if g.shape[-1] > 1 else into_keep.sum(-1, True)
+    into = Blocks(into_reads_in, into_writes_out, into_keep)
+    into_reads, into_writes, into_g = decay_backward(reads, writes, g, levels, products, into, into_products)
     into_q, into_k = into_reads[:, :, 0], into_writes[:, :, 0]
     into_a, into_b = (None, None) if W is None else (into_writes[:, :, 1], into_reads[:, :, 1])
     found = (into_q, into_k, into_values, into_g, into_a, into_b)
