@@ -14,6 +14,7 @@ from mnemoscope.cells.affine import DeltaProduct
 from mnemoscope.lenses.tracking.characters import character_table
 from mnemoscope.lenses.tracking.lens import _check_kinds, _period
 from mnemoscope.lenses.tracking.mixtures import Predecessors, advance, start_mixtures
+from mnemoscope.lenses.tracking.recovery import displacement_left
 from mnemoscope.lenses.tracking.result import crossing
 from mnemoscope.lenses.tracking.simulation import advance_by_samples, balanced_noise
 from mnemoscope.lenses.tracking.words import WordReader
@@ -160,6 +161,19 @@ def test_words_are_drawn_to_compare():
     assert len(result.measured) == int(result.lengths[-1])
     assert result.measured_time(0.9) == pytest.approx(result.ninety_time, rel=0.15)
     assert "Measured on 300 words" in result.summary()
+    low, high = result.measured_time_interval(0.9)
+    assert low < result.measured_time(0.9) < high
+    assert f"(95% interval {result.measured_time_interval(0.75)[0]:.0f} to " in result.summary()
+
+
+def test_the_interval_of_a_displacement_holds_its_share_and_is_a_point_at_the_start():
+    torch.manual_seed(0)
+    reader = WordReader(Model(GRU(3, 2), 2), named_group("Z2"))
+    share, (low, high) = displacement_left(reader, CHANCES)
+    assert (low <= share + 1e-12).all()
+    assert (share <= high + 1e-12).all()
+    assert (high > low)[1:].all()
+    assert float(low[0]) == float(share[0]) == float(high[0]) == 1
 
 
 def test_a_step_that_is_not_affine_takes_words_or_a_closure():
@@ -247,6 +261,7 @@ def test_figures_are_drawn(tmp_path):
         (PAIR, {"tokens": torch.zeros(2, 3)}, "one for the start of a word, so 3, but has 2"),
         (PAIR, {"probabilities": [0.5, 0.6]}, "sum to 1"),
         (PAIR, {"length": 0}, "length must be"),
+        (named_group("Z3"), {"tokens": torch.eye(3)[[0, 1, 1, 2]]}, "has 6 classes, but the group has 3 elements"),
     ],
 )
 def test_wrong_arguments_are_refused(group, options, message):
@@ -269,7 +284,16 @@ def test_forgetting_is_not_called_correction():
     forgetful = ms.state_tracking(Model(GRU(3, 2), 2), named_group("Z2"), length=30, words=50)
     assert float(forgetful.displacement[-1]) < 0.1
     assert "whether it corrects or forgets them is not known" in forgetful.summary()
-    assert "The measured accuracy never reaches 90%" in forgetful.summary()
+    assert forgetful.half_time == 0
+    assert "the network does not follow the products of this group" in forgetful.summary()
+    assert "half way to chance (0.5) at" not in forgetful.summary()
+
+
+def test_a_length_that_was_not_reached_is_not_a_number_but_a_bound():
+    result = ms.state_tracking(decaying_parity(0.9, 0.1), named_group("Z2"), length=20, samples=100, words=40)
+    assert (
+        "Measured on 40 words: half way at more than 20 (95% interval more than 20 to more than 20)" in result.summary()
+    )
 
 
 def test_too_many_windows_are_refused():

@@ -3,6 +3,7 @@
 import json
 import re
 from functools import reduce
+from itertools import product
 from math import cos, exp, inf, log, pi, sin
 from pathlib import Path
 
@@ -122,8 +123,13 @@ def test_planted_operators_are_named():
     assert names(layer) == ["reflect", "hold", "erase", "fade", "reset"]
     assert layer.eigenvalues[0, 0, 0].tolist() == [-1, 1]
     assert layer.does("write")[:, 0, 0].tolist() == [True, False, True, True, False]
-    assert result.by_label()["wipe"] == {**dict.fromkeys(ACTIONS, 0.0), "erase": 1.0, "write": 1.0}
-    assert result.most("write", number=2) == [("flip", 1.0), ("wipe", 1.0)]
+    wipe = {name: float(share.mean) for name, share in result.by_label()["wipe"].items()}
+    assert wipe == {**dict.fromkeys(ACTIONS, 0.0), "erase": 1.0, "write": 1.0}
+    assert not result.by_label()["wipe"]["write"].known  # there is one sequence
+    assert [(label, share.text()) for label, share in result.most("write", number=2)] == [
+        ("flip", "100%"),
+        ("wipe", "100%"),
+    ]
     assert result.most("rotate") == []
     with pytest.raises(ValueError, match="action must be one of reset"):
         result.most("dance")
@@ -132,6 +138,35 @@ def test_planted_operators_are_named():
     assert layer.exponents[0, 0, 1].item() == -inf  # beta = 1 loses a direction for good
     assert layer.products[0, 0, 1].real.item() == -inf
     assert "some directions are lost" in result.summary()
+
+
+def test_shares_of_labels_have_intervals_over_the_sequences_that_hold_them():
+    cell = delta_tokens([[1.0, 0.0]] * 2, [0.0, 2.0])
+    named = [["a", "a", "b"], ["a", "b", "b"], ["a", "a", "c"]]
+    result = ms.transitions(cell, tokens([1, 0, 1], [1, 1, 0], [0, 0, 1]), labels=named)
+    table = result.by_label()
+    assert [float(table[label]["reflect"].mean) for label in "abc"] == pytest.approx([2 / 5, 2 / 3, 1])
+    share = table["a"]["reflect"]  # 1 of 2, 1 of 1 and 0 of 2
+    ratios = [
+        sum((1, 1, 0)[row] for row in rows) / sum((2, 1, 2)[row] for row in rows)
+        for rows in product(range(3), repeat=3)
+    ]
+    assert min(ratios) <= float(share.low) < float(share.mean) < float(share.high) <= max(ratios)
+    assert share.known
+    assert not table["c"]["reflect"].known
+    layer = result[0]
+    assert float(layer.mean_share("reflect").mean) == pytest.approx(5 / 9)
+    assert f"reflect it at {layer.mean_share('reflect').text()}" in result.summary()
+    assert layer.mean_share("reflect").text() == "56% (33% to 67%)"
+
+
+def test_the_interval_of_a_time_is_that_of_its_exponent():
+    layer = ms.transitions(cell_of("gla"), inputs())[0]
+    times, exponents = layer.memory_time, layer.exponent
+    for time, exponent in zip(times, exponents, strict=True):
+        torch.testing.assert_close(time, -1 / exponent[:, 0])
+    assert (times.low <= times.mean).all()
+    assert (times.mean <= times.high).all()
 
 
 def test_two_reflections_rotate():
@@ -143,7 +178,7 @@ def test_two_reflections_rotate():
     torch.testing.assert_close(layer.eigenvalues[0, 0, 0].angle().abs(), torch.full((2,), 2 * angle).double())
     torch.testing.assert_close(layer.exponents, torch.zeros(1, 1, 2).double(), rtol=0, atol=1e-12)
     torch.testing.assert_close(layer.products.exp().squeeze(), torch.ones(2).cdouble(), rtol=0, atol=1e-9)
-    assert layer.memory_time.item() > 1e10
+    assert layer.memory_time.mean.item() > 1e10
 
 
 def test_a_decay_of_infinite_rate_is_a_reset_with_exponents_of_minus_infinity():

@@ -18,6 +18,7 @@ from mnemoscope.lenses import LayerTransitions, Transitions, transitions
 from mnemoscope.lenses.token_labels import Labels, first_labels
 from mnemoscope.lenses.transition_operators.actions import ACTIONS
 from mnemoscope.lenses.transition_operators.figure import draw_transitions
+from mnemoscope.lenses.transition_operators.result import Estimate
 from mnemoscope.report import Section, sentences
 from mnemoscope.report.markup import figure_markup, table_markup
 from mnemoscope.report.numbers import format_number
@@ -71,19 +72,16 @@ def transitions_section(result: Transitions) -> Section:
     lead = sentences(
         "Each input chooses an operator A, which acts on the state, and adds what it writes: S' = A S + W.",
         result.summary() if len(result) == 1 else "",
-        "The table has means over heads and trials, and the largest exponent of a head; docs/transitions.md defines "
-        "the classes. The figure shows the first trial.",
+        "The table has means over heads and trials, and the largest exponent of a head, with 95% intervals over "
+        "trials; docs/transitions.md defines the classes. The figure shows the first trial.",
     )
     return Section(TITLE, lead, f"{table}{figures}")
 
 
 def _row(layer: LayerTransitions, shown: Sequence[str]) -> tuple[str, ...]:
-    shares = [f"{float(layer.share(name).mean.mean()):.0%}" for name in shown]
-    mean, low, high = (edge[:, 0] for edge in layer.exponent)
-    head = int(mean.argmax())
-    exponent = format_number(float(mean[head]))
-    if not bool(low.isnan().all()):
-        exponent += f" ({format_number(float(low[head]))} to {format_number(float(high[head]))})"
+    shares = [layer.mean_share(name).text() for name in shown]
+    head = int(layer.exponent.mean[:, 0].argmax())
+    exponent = Estimate(*(edge[head, 0] for edge in layer.exponent)).text(format_number)
     return (layer.name or "–", layer.family, *shares, exponent, format_number(layer.largest_growth[0]))
 
 

@@ -92,6 +92,25 @@ def wilson_interval(successes: Any, trials: Any, *, level: float = LEVEL) -> Int
     return torch.minimum(low, p), torch.maximum(high, p)  # rounding may exclude p
 
 
+def widen_certain(interval: Interval, mean: Float[Tensor, "*shape"], sequences: Any) -> Interval:
+    """Return the interval of a share over sequences, with that of Wilson where the share is 0 or 1.
+
+    All sequences then have the same share, and the bootstrap returns a point. Wilson's interval counts each sequence as
+    one trial, although it has several steps: they are not independent. It stays unknown for a single sequence.
+
+    >>> values = torch.tensor([[1.0, 0.5], [1.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
+    >>> low, high = widen_certain(bootstrap_interval(values), values.mean(0), len(values))
+    >>> low.tolist(), high.tolist()
+    ([0.438..., 0.0], [1.0, 1.0])
+
+    """
+    trials = torch.as_tensor(sequences, dtype=torch.float64).clamp_min(1)
+    certain = (mean == 0) | (mean == 1)
+    wide = wilson_interval(mean * trials, trials)
+    low, high = (torch.where(certain & ~edge.isnan(), new, edge) for edge, new in zip(interval, wide, strict=True))
+    return low, high
+
+
 def _resampled_means(values: Tensor, rows: Tensor) -> Tensor:
     """Return the mean of each resample over its known values, as a product with the numbers of draws of each row."""
     values = values.double()

@@ -42,12 +42,17 @@ def _draw_accuracy(axes: Any, result: StateTracking, colours: Colours) -> None:
         label = f"measured, {result.words} words"
         curve = period_means(lengths, result.measured, result.period)
         axes.plot(*curve, color=colours["path"], linewidth=2.5, label=label)
+        places, *edges = (
+            curve[0],
+            *(period_means(lengths, edge, result.period)[1] for edge in result.measured_interval()),
+        )
+        axes.fill_between(places, *edges, color=colours["path"], alpha=0.25, linewidth=0)
     if result.method != "words":
         curve = period_means(result.lengths, result.accuracy, result.period)
         axes.plot(*curve, color=colours["stable"], linewidth=1.5, label="predicted")
     axes.axhline(result.chance, color=colours["muted"], linewidth=0.8, linestyle=":", label="chance")
     half = result.half_time
-    if isfinite(half):
+    if isfinite(half) and half > 0:
         axes.plot([half], [(1 + result.chance) / 2], "o", color=colours["unstable"], markersize=5)
         axes.annotate(f" {half:.0f}", (half, (1 + result.chance) / 2), color=colours["ink"])
     axes.set(xscale="log", ylim=(0, 1.03), xlabel="letters", ylabel="accuracy", title="Accuracy")
@@ -94,5 +99,6 @@ def _label_lengths(axes: Any) -> None:
 def _draw_displacement(axes: Any, result: StateTracking, colours: Colours) -> None:
     left = result.displacement.numpy()
     axes.plot(np.arange(len(left)), left, color=colours["stable"], linewidth=1.5)
+    axes.fill_between(np.arange(len(left)), *result.displacement_interval.numpy(), color=colours["stable"], alpha=0.25)
     axes.set(ylim=(0, max(1.05, 1.05 * left.max())), xlabel="letters after the displacement", ylabel="share left")
     axes.set_title("Displacement towards another element")

@@ -63,8 +63,8 @@ def state_tracking(
     `components` Gaussians, and `samples` of them pass through the network's readout.
 
     Args:
-        model: a network with a readout to the elements of the group. Its inputs are one-hot: the letters in the order
-            of `group.letters`, and the start of a word.
+        model: a network with a readout to the elements of the group, one class for each. Its inputs are one-hot: the
+            letters in the order of `group.letters`, and the start of a word.
         group: the group and its letters.
         probabilities: probability of each letter; equal by default. Letters of a word are independent.
         tokens: the inputs of the letters, and of the start in the last row, if they are not one-hot.
@@ -141,7 +141,7 @@ def _by_words(reader: WordReader, chances: Tensor, length: int, words: int, seed
     operators = _operators(reader, None, None)
     return StateTracking(
         "words", 1, reader.group.order, _names(reader), _period(reader.group), lengths, accuracy, error, unknown,
-        unknown, False, nan, *operators, displacement_left(reader, chances, seed), accuracy, words,
+        unknown, False, nan, *operators, *displacement_left(reader, chances, seed), accuracy, words,
     )  # fmt: skip
 
 
@@ -185,7 +185,7 @@ def _by_moments(
     return StateTracking(
         "closure" if maps is None else "moments", components, reader.group.order, _names(reader), period,
         lengths.long(), accuracy, error, separation, spread, exact, _decay(reader, maps, before, chances), *operators,
-        displacement_left(reader, chances, seed), measured, words,
+        *displacement_left(reader, chances, seed), measured, words,
     )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float, Int
+from mnemoscope.lenses.bootstrap import bootstrap_interval
 from mnemoscope.lenses.tracking.words import WordReader
 
 FIRST, LETTERS, FRACTION, WORDS_PER_ELEMENT = 8, 24, 0.25, 40
@@ -14,8 +15,8 @@ FIRST, LETTERS, FRACTION, WORDS_PER_ELEMENT = 8, 24, 0.25, 40
 
 def displacement_left(
     reader: WordReader, probabilities: Float[Tensor, " letters"], seed: int = 0
-) -> Float[Tensor, " letters_after"]:
-    """Return the share of a displacement that is left after 0, 1, 2, ... letters.
+) -> tuple[Float[Tensor, " letters_after"], Float[Tensor, "2 letters_after"]]:
+    """Return the share of a displacement that is left after 0, 1, 2, ... letters, and its 95% interval over words.
 
     The state of a word is moved a quarter of the way from the mean of its element to that of another, and both states
     read the same letters. Their distance is divided by that between the means of the two elements. Affine maps treat
@@ -37,14 +38,17 @@ def displacement_left(
     apart = _between(states, product, other, group.order)
     apart[:, :registers] = 0
     moved = states + FRACTION * apart
-    shares = []
+    above, below = [], []
     for letters in words[FIRST:]:
-        shares.append(_ratio((moved - states)[kept, registers:], apart[kept, registers:]))
+        above.append(_squares((moved - states)[kept, registers:]))
+        below.append(_squares(apart[kept, registers:]))
         states, moved = reader.states_after(letters, states), reader.states_after(letters, moved)
         product, other = table[elements[letters], product], table[elements[letters], other]
         apart = _between(states, product, other, group.order)
-    shares.append(_ratio((moved - states)[kept, registers:], apart[kept, registers:]))
-    return torch.stack(shares) / shares[0]
+    above.append(_squares((moved - states)[kept, registers:]))
+    below.append(_squares(apart[kept, registers:]))
+    squares = torch.stack(above, 1), torch.stack(below, 1)  # each (words, letters after)
+    return _share(*squares), torch.stack(bootstrap_interval(squares, _share))
 
 
 def _between(states: Tensor, product: Int[Tensor, " batch"], other: Int[Tensor, " batch"], order: int) -> Tensor:
@@ -54,6 +58,13 @@ def _between(states: Tensor, product: Int[Tensor, " batch"], other: Int[Tensor, 
     return means[other] - means[product]
 
 
-def _ratio(above: Tensor, below: Tensor) -> Tensor:
-    """Return the ratio of two root mean squares."""
-    return (above.square().sum() / below.square().sum().clamp_min(torch.finfo(torch.float64).tiny)).sqrt()
+def _squares(differences: Float[Tensor, "words size"]) -> Float[Tensor, " words"]:
+    return differences.square().sum(1)
+
+
+def _share(
+    above: Float[Tensor, "words letters_after"], below: Float[Tensor, "words letters_after"]
+) -> Float[Tensor, " letters_after"]:
+    """Return the ratio of two root mean squares over words, relative to the first."""
+    ratio = (above.sum(0) / below.sum(0).clamp_min(torch.finfo(torch.float64).tiny)).sqrt()
+    return ratio / ratio[0]

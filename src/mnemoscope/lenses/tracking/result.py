@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Complex, Float, Int
+from mnemoscope.lenses.bootstrap import Interval, wilson_interval
 from mnemoscope.lenses.result import Result
 
 METHODS = {
@@ -71,6 +72,8 @@ class StateTracking(Result):
     displacement: Float[Tensor, " letters_after"]
     """Share of a displacement towards another element that is left after 0, 1, 2, ... letters, relative to the
     distance between the two; it falls to 0 if the network corrects errors, or forgets. Measured on drawn words."""
+    displacement_interval: Float[Tensor, "2 letters_after"]
+    """Lower and upper edge of its 95% interval, by the bootstrap over these words."""
     measured: Float[Tensor, " letters_of_words"]
     """Measured accuracy after 1, 2, ... letters; empty unless words were drawn."""
     words: int
@@ -83,21 +86,39 @@ class StateTracking(Result):
 
     @property
     def half_time(self) -> float:
-        """Length at which the accuracy is half way to chance; infinite if exact, NaN if beyond the last length."""
+        """Length at which the accuracy is half way to chance; as `time_at`."""
         return self.time_at((1 + self.chance) / 2)
 
     @property
     def ninety_time(self) -> float:
-        """Length at which the accuracy falls below 90%; infinite if exact, NaN if beyond the last length."""
+        """Length at which the accuracy falls below 90%; as `time_at`."""
         return self.time_at(0.9)
 
     def time_at(self, level: float) -> float:
-        """Return the length at which the accuracy, averaged over a period, falls below a level for good."""
+        """Return the length at which the accuracy, averaged over a period, falls below a level for good.
+
+        It is infinite if the network is exact, NaN if beyond the last length, and 0 if the accuracy never reaches the
+        level.
+        """
+        if self.method == "words":
+            return self.measured_time(level)
         return inf if self.exact else crossing(*period_means(self.lengths, self.accuracy, self.period), level)
 
     def measured_time(self, level: float) -> float:
         """Return the same for the measured accuracy; NaN without drawn words."""
         return measured_crossing(self.measured, self.period, level)
+
+    def measured_interval(self) -> Interval:
+        """Return Wilson's 95% interval of the measured accuracy over words; empty without drawn words."""
+        return wilson_interval(self.measured * self.words, max(self.words, 1))
+
+    def measured_time_interval(self, level: float) -> tuple[float, float]:
+        """Return the lengths at which the two edges of `measured_interval` fall below a level for good.
+
+        The interval holds the length at which the accuracy over all words crosses the level in at least 95% of cases.
+        """
+        low, high = (measured_crossing(edge, self.period, level) for edge in self.measured_interval())
+        return low, high
 
     @property
     def modulus_error(self) -> float:
@@ -135,9 +156,7 @@ class StateTracking(Result):
                 f"At {last} letters the accuracy is {float(self.accuracy[-1]):.3f}, not yet half way to chance."
             )
         else:
-            fails = "never reaches 90%" if self.accuracy.max() < 0.9 else f"falls below 90% at {ninety:.0f} letters"
-            name = "measured" if self.method == "words" else "predicted"
-            parts.append(f"The {name} accuracy {fails} and is half way to chance ({self.chance:.3g}) at {half:.0f}.")
+            parts.append(self._failure(half, ninety))
         if self.eigenvalues.numel():
             rank = self.eigenvalues.shape[1]
             where = f"On the {rank} dimension{'s' * (rank > 1)} of the class means"
@@ -149,9 +168,35 @@ class StateTracking(Result):
             parts.append(f"Representation: {found}." if found else "No clear representation.")
         parts.append(self._correction())
         if self.words and self.method != "words":
-            level = (1 + self.chance) / 2
-            parts.append(f"Measured on {self.words} words: half way at {_text(self.measured_time(level))}.")
+            parts.append(f"Measured on {self.words} words: half way at {self._measured_text((1 + self.chance) / 2)}.")
         return " ".join(parts)
+
+    def _failure(self, half: float, ninety: float) -> str:
+        """Return the lengths at which the accuracy falls below 90% and half way to chance, or that it never was above.
+
+        Those of drawn words have intervals.
+        """
+        drawn = self.method == "words"
+        name = f"accuracy measured on {self.words} words" if drawn else "predicted accuracy"
+        if half == 0:
+            best = float(period_means(self.lengths, self.accuracy, self.period)[1].max())
+            return (
+                f"The {name} is {best:.3f} at best, less than half way from chance ({self.chance:.3g}) to 1: the "
+                f"network does not follow the products of this group."
+            )
+        at_half, at_ninety = (
+            self._measured_text(level) if drawn else f"{time:.0f}"
+            for level, time in (((1 + self.chance) / 2, half), (0.9, ninety))
+        )
+        fails = f"falls below 90% at {at_ninety} letters" if ninety else "never reaches 90%"
+        return f"The {name} {fails} and is half way to chance ({self.chance:.3g}) at {at_half}."
+
+    def _measured_text(self, level: float) -> str:
+        """Return the measured length at a level, with its interval."""
+        low, high = self.measured_time_interval(level)
+        last = len(self.measured)
+        edges = f"{_text(low, last)} to {_text(high, last)}"
+        return f"{_text(self.measured_time(level), last)} (95% interval {edges})"
 
     def _correction(self) -> str:
         """Return whether errors are corrected, which is not known of a network that may have forgotten the word."""
@@ -162,22 +207,26 @@ class StateTracking(Result):
             found = "it corrects such errors"
         else:
             found = "whether it corrects or forgets them is not known, as it was not seen to answer at this length"
-        return f"Of a displacement towards another element, {left:.0%} is left after {after} letters: {found}."
+        low, high = (f"{float(edge):.0%}" for edge in self.displacement_interval[:, -1])
+        share = f"{left:.0%} ({low} to {high})"
+        return f"Of a displacement towards another element, {share} is left after {after} letters: {found}."
 
 
-def _text(time: float) -> str:
-    return "no length tried" if isnan(time) else f"{time:.0f}"
+def _text(time: float, last: int) -> str:
+    return f"more than {last}" if isnan(time) else f"{time:.0f}"
 
 
 def crossing(lengths: Float[Tensor, " n"], accuracy: Float[Tensor, " n"], level: float) -> float:
-    """Return where a curve falls below a level and stays there, by linear interpolation; NaN if it ends above.
+    """Return where a curve falls below a level and stays there, by linear interpolation.
+
+    It is NaN if the curve ends above the level, or is empty, and 0 if it is never above.
 
     >>> crossing(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([1.0, 0.8, 0.4]), 0.6)
     2.5
     """
     above = (accuracy >= level).nonzero().flatten()
     if not len(above):
-        return float(lengths[0]) if len(lengths) else nan
+        return 0.0 if len(lengths) else nan
     last = int(above[-1])
     if last + 1 == len(lengths):
         return nan

@@ -62,6 +62,18 @@ class WordReader:
         # the register of a convolution is the first tensor of a state
         self.register_size = leaves(self.layout.example)[0].numel() if width else 0
         self.size = self.layout.size - self.register_size
+        self._check_classes()
+
+    def _check_classes(self) -> None:
+        """Raise unless the network has one class for each element."""
+        with torch.no_grad():
+            classes = self._logits(self.tokens[-1:], self.start(1)).shape[-1]
+        if classes != self.group.order:
+            raise ValueError(
+                f"The network has {classes} classes, but the group has {self.group.order} elements, and each is one "
+                f"class: pass the group that the network was trained on, or a Model whose readout has a class for "
+                f"each element, in the order of the group's table."
+            )
 
     def check_windows(self) -> None:
         """Raise if there are too many windows to distinguish."""
@@ -128,7 +140,7 @@ class WordReader:
             x = self.tokens[letters]
             full = self._advance(x, full)
             with torch.no_grad():
-                yield letters, self.readout(self.cell.output_at(x, self.layout.unflatten(full)))
+                yield letters, self._logits(x, full)
 
     def affine_maps(self, tolerance: float = 1e-9) -> AffineMaps | None:
         """Return the maps of all windows and letters, or None if a step is not affine in the state.
@@ -150,6 +162,10 @@ class WordReader:
             return None
         shape = (self.windows, self.letters)
         return AffineMaps(matrices.unflatten(0, shape), offsets.unflatten(0, shape))
+
+    def _logits(self, x: Tensor, full: Tensor) -> Tensor:
+        """Return the logits (batch, classes) of flat states that have just read the inputs x."""
+        return self.readout(self.cell.output_at(x, self.layout.unflatten(full)))
 
     def _advance(self, x: Tensor, full: Tensor) -> Tensor:
         with torch.no_grad():

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
 from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Bool, Float, Inexact, Int
-from mnemoscope.lenses.bootstrap import bootstrap_interval
+from mnemoscope.lenses.bootstrap import bootstrap_interval, widen_certain
 from mnemoscope.lenses.result import Result
 from mnemoscope.lenses.transition_operators.actions import ACTIONS, WRITTEN, classify, conditions
 
@@ -29,6 +30,16 @@ class Estimate(NamedTuple):
     mean: Float[Tensor, "*shape"]
     low: Float[Tensor, "*shape"]
     high: Float[Tensor, "*shape"]
+
+    @property
+    def known(self) -> bool:
+        """Whether the interval is known: there are several sequences."""
+        return not bool(self.low.isnan().any() or self.high.isnan().any())
+
+    def text(self, form: Callable[[float], str] = "{:.0%}".format) -> str:
+        """Return a single estimate as text, "6% (4% to 8%)"; without the interval if it is not known."""
+        mean, low, high = (form(float(edge)) for edge in self)
+        return f"{mean} ({low} to {high})" if self.known else mean
 
 
 @dataclass(frozen=True)
@@ -104,10 +115,17 @@ class LayerTransitions:
 
     def share(self, action: str) -> Estimate:
         """Return the share of steps at which each head acts so, and its interval over sequences."""
+        return _estimate_share(self._shares(action))
+
+    def mean_share(self, action: str) -> Estimate:
+        """Return the share of steps and heads that act so, and its interval over sequences."""
+        return _estimate_share(self._shares(action).mean(1))
+
+    def _shares(self, action: str) -> Float[Tensor, "batch heads"]:
         if action not in (*ACTIONS, "write"):
             raise ValueError(_UNKNOWN.format(action))
         acts = self.does("write") if action == "write" else self.actions == ACTIONS.index(action)
-        return _estimate(acts.sum(0).double() / self.steps.unsqueeze(-1))
+        return acts.sum(0).double() / self.steps.unsqueeze(-1)
 
     @property
     def exponent(self) -> Estimate:
@@ -120,13 +138,13 @@ class LayerTransitions:
         return _estimate(self.growth.transpose(0, 1))
 
     @property
-    def memory_time(self) -> Float[Tensor, " heads"]:
-        """Steps after which the longest kept direction of a head has shrunk to 1/e: -1 / its largest exponent.
+    def memory_time(self) -> Estimate:
+        """Steps after which the longest kept direction of each head has shrunk to 1/e, and their intervals.
 
-        Infinite where the largest exponent is 0 or more.
+        They are -1 / the largest exponent, and infinite where this is 0 or more.
         """
-        leading = self.exponent.mean[:, 0]
-        return torch.where(leading < 0, -1 / leading, torch.inf)
+        mean, low, high = (edge[:, 0] for edge in self.exponent)
+        return Estimate(*(torch.where(edge >= 0, torch.inf, -1 / edge) for edge in (mean, low, high)))
 
     @property
     def largest_growth(self) -> tuple[float, int]:
@@ -175,31 +193,41 @@ class Transitions(Result):
             raise KeyError(f"There is no layer {layer!r}; the layers are {', '.join(map(repr, named))}.")
         return named[layer]
 
-    def by_label(self, layer: int | str = 0) -> dict[str, dict[str, float]]:
-        """Return, for each label, the share of its occurrences and heads with each action, and that write."""
+    def by_label(self, layer: int | str = 0) -> dict[str, dict[str, Estimate]]:
+        """Return, for each label, the share of its occurrences and heads with each action, and that write.
+
+        The intervals are a bootstrap over sequences; they are NaN for a label that occurs in a single one.
+        """
         if not self.labels:
             raise ValueError("The steps have no labels: pass labels=... to transitions.")
         chosen = self[layer]
-        actions, writes = chosen.actions, chosen.does("write")
-        places: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        numbers = {label: number for number, label in enumerate(dict.fromkeys(chain(*self.labels)))}
+        acts = [chosen.actions == number for number in range(len(ACTIONS))]
+        met = torch.stack([*acts, chosen.does("write")], -1).double().mean(2)  # (time, batch, actions), over heads
+        sums = torch.zeros(len(self.labels), len(numbers), len(ACTIONS) + 2, dtype=torch.float64)  # last: occurrences
         for sequence, names in enumerate(self.labels):
-            for step, label in enumerate(names):
-                places[label].append((step, sequence))
-        table = {}
-        for label, found in places.items():
-            steps, sequences = map(list, zip(*found, strict=True))
-            acts, wrote = actions[steps, sequences], writes[steps, sequences]
-            shares = {name: float((acts == number).double().mean()) for number, name in enumerate(ACTIONS)}
-            table[label] = {**shares, "write": float(wrote.double().mean())}
-        return table
+            places = torch.tensor([numbers[label] for label in names], dtype=torch.long)
+            sums[sequence, :, :-1].index_add_(0, places, met[: len(names), sequence])
+            sums[sequence, :, -1] += torch.bincount(places, minlength=len(numbers))
+        holding = (sums[..., -1] > 0).sum(0).unsqueeze(-1)  # sequences that hold each label
+        mean = _occurrence_share(sums)
+        interval = widen_certain(bootstrap_interval(sums, _occurrence_share), mean, holding)
+        edges = (mean, *(edge.masked_fill(holding < 2, torch.nan) for edge in interval))
+        return {
+            label: {
+                name: Estimate(*(edge[number, place] for edge in edges))
+                for place, name in enumerate((*ACTIONS, "write"))
+            }
+            for label, number in numbers.items()
+        }
 
-    def most(self, action: str, layer: int | str = 0, number: int = 5) -> list[tuple[str, float]]:
+    def most(self, action: str, layer: int | str = 0, number: int = 5) -> list[tuple[str, Estimate]]:
         """Return the labels with the largest shares of an action, or of "write", and these shares; none that are 0."""
         table = self.by_label(layer)
         if action not in (*ACTIONS, "write"):
             raise ValueError(_UNKNOWN.format(action))
-        ranked = sorted(((label, shares[action]) for label, shares in table.items()), key=lambda item: -item[1])
-        return [(label, share) for label, share in ranked[:number] if share > 0]
+        ranked = sorted(((label, shares[action]) for label, shares in table.items()), key=lambda item: -item[1].mean)
+        return [(label, share) for label, share in ranked[:number] if share.mean > 0]
 
     def summary(self) -> str:
         """Return what the operators of the first layers do, how long they keep a state, and whether states grow."""
@@ -217,10 +245,22 @@ def _estimate(values: Tensor) -> Estimate:
     return Estimate(mean, *(torch.where(infinite, mean, edge) for edge in (low, high)))
 
 
+def _estimate_share(shares: Float[Tensor, "batch ..."]) -> Estimate:
+    """Return the mean share over sequences and its interval, which is never a point."""
+    mean = shares.mean(0)
+    return Estimate(mean, *widen_certain(bootstrap_interval(shares), mean, len(shares)))
+
+
+def _occurrence_share(sums: Float[Tensor, "batch labels columns"]) -> Float[Tensor, "labels actions"]:
+    """Return the sums of all but the last column over that of the last; NaN for a label that does not occur."""
+    total = sums.sum(0)
+    return total[:, :-1] / total[:, -1:]
+
+
 def _sentence(layer: LayerTransitions) -> str:
-    shares = [(name, float(layer.share(name).mean.mean())) for name in ACTIONS]
-    listed = ", ".join(f"{name} it at {share:.0%}" for name, share in shares if share >= 0.005)
-    writes = float(layer.share("write").mean.mean())
+    shares = [(name, layer.mean_share(name)) for name in ACTIONS]
+    listed = ", ".join(f"{name} it at {share.text()}" for name, share in shares if share.mean >= 0.005)
+    writes = layer.mean_share("write").text()
     lost = ", and some directions are lost in a single step" * bool(layer.exponents.isneginf().any())
     grown, window = layer.largest_growth
     growth = (
@@ -229,15 +269,20 @@ def _sentence(layer: LayerTransitions) -> str:
         else "No state grows."
     )
     return (
-        f"{layer.name or layer.family}: the operators of the state {listed} of the steps, and {writes:.0%} write. By "
+        f"{layer.name or layer.family}: the operators of the state {listed} of the steps, and {writes} write. By "
         f"the largest Lyapunov exponent, a head keeps its slowest direction {_span(layer.memory_time)}{lost}. {growth}"
     )
 
 
-def _span(times: Float[Tensor, " heads"]) -> str:
-    """Describe the shortest and the longest time."""
-    low, high = float(times.min()), float(times.max())
-    if low == torch.inf:
+def _span(times: Estimate) -> str:
+    """Describe the shortest and the longest time of a head, with their intervals."""
+    order = times.mean.argsort()
+    shortest, longest = (Estimate(*(edge[place] for edge in times)) for place in (order[0], order[-1]))
+    if shortest.mean == torch.inf:
         return "without exponential loss"
-    longest = "infinitely many" if high == torch.inf else f"{high:.3g}"
-    return f"for {longest if low == high else f'{low:.3g} to {longest}'} steps"
+    texts = [each.text(_steps) for each in (shortest, longest)]
+    return f"for {texts[0] if shortest.mean == longest.mean else ' to '.join(texts)} steps"
+
+
+def _steps(time: float) -> str:
+    return "infinitely many" if time == torch.inf else f"{time:.3g}"
