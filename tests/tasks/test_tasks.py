@@ -10,22 +10,28 @@ from torch.nn.functional import one_hot
 from mnemoscope import registry
 from mnemoscope.tasks import (
     Adding,
+    AngleMemory,
     AssociativeRecall,
     Batch,
     BitCopy,
     BitRepeatCopy,
     BitTask,
     ComposeCopy,
+    ContextDecision,
     Copy,
     DataTask,
+    DelayedMatch,
     Denoise,
     FlipFlop,
     GeneratedTask,
     KeyValueRecall,
     MatrixCopy,
     MatrixRecall,
+    ParametricMemory,
     PennTreebank,
+    PerceptualDecision,
     PermutedMNIST,
+    ReadySetGo,
     RepeatCopy,
     SequentialMNIST,
     Task,
@@ -33,6 +39,7 @@ from mnemoscope.tasks import (
     VariableBinding,
     WordProblem,
 )
+from mnemoscope.tasks.cognitive.response_task import ResponseTask
 from mnemoscope.tasks.splits import generator_seed
 from tests.slow import representatives
 from tests.tasks import data_sets
@@ -86,6 +93,18 @@ SMALL = {
     "smnist": [SequentialMNIST(), SequentialMNIST(group=56)],
     "psmnist": [PermutedMNIST(group=4), PermutedMNIST(permutation_seed=1)],
     "ptb": [PennTreebank(length=7), PennTreebank()],
+    "perceptual-decision": [
+        PerceptualDecision(step=100, noise=0.03, coherences="0.1"),
+        PerceptualDecision(step=50).at(0),
+    ],
+    "context-decision": [ContextDecision(step=100, noise=0)],
+    "parametric-memory": [ParametricMemory(step=100, noise=0, fixation=100, shortest_delay=0, longest_delay=300)],
+    "delayed-match": [DelayedMatch(step=100, noise=0, fixation=100, shortest_delay=100, stimulus=100, objects=2)],
+    "angle-memory": [AngleMemory(step=100, noise=0, fixation=100, shortest_delay=200, longest_delay=300)],
+    "ready-set-go": [
+        ReadySetGo(step=100, pulse=100, longest_interval=700, intervals=3, gains="1 2").at(5),
+        ReadySetGo(step=100, pulse=100),
+    ],
 }
 TASKS = [pytest.param(task, id=str(task)) for tasks in SMALL.values() for task in tasks]
 GENERATED = [each for each in TASKS if isinstance(each.values[0], GeneratedTask)]
@@ -234,8 +253,10 @@ def memoryless(task: Task, batch: Batch) -> torch.Tensor:
     if isinstance(task, Adding):
         value, marker = batch.inputs.unbind(-1)
         return torch.where(marker > 0, value + 0.5, 1.0)[..., None]
-    if isinstance(task, VariableBinding):
+    if isinstance(task, VariableBinding | ResponseTask):
         return torch.zeros_like(batch.targets)
+    if isinstance(task, ReadySetGo):
+        return _mean_target_by_input(batch)
     if isinstance(task, KeyValueRecall):
         return torch.zeros(*batch.mask.shape, task.output_size)
     if isinstance(task, BitTask):
@@ -263,6 +284,17 @@ def memoryless(task: Task, batch: Batch) -> torch.Tensor:
             )
         return torch.stack(outputs).clamp_min(1e-30).log()
     raise NotImplementedError(f"Write the memoryless predictor of {type(task).__name__} here.")
+
+
+def _mean_target_by_input(batch: Batch) -> torch.Tensor:
+    """Return the mean target of all counted sequences that have the same input at the same step."""
+    outputs = torch.zeros_like(batch.targets)
+    codes = batch.inputs @ torch.tensor([10.0, 1.0])  # pulse and context have few values
+    for t, code in enumerate(codes):
+        for value in code.unique():
+            same = (code == value) & batch.mask[t]
+            outputs[t, same] = batch.targets[t, same].mean(0)
+    return outputs
 
 
 def _all_lengths(task: Task) -> Task:

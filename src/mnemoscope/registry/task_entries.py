@@ -46,6 +46,20 @@ psmnist | classify a handwritten digit whose pixels are shown in a fixed random 
     LeCun et al. 1998; Le et al. 2015 | mnemoscope.tasks:PermutedMNIST | lecun1998 le2015 | classification, data
 ptb | predict the next character of the Penn Treebank
     Marcus et al. 1993; Mikolov et al. 2012 | mnemoscope.tasks:PennTreebank | marcus1993 mikolov2012 | language, data
+perceptual-decision | decide in which direction noisy dots move, and hold the choice over a delay
+    Britten et al. 1992; Gold & Shadlen 2007 | mnemoscope.tasks:PerceptualDecision | britten1992 gold2007 song2016
+    cognitive
+context-decision | decide about motion or colour, whichever the context names
+    Mante et al. 2013 | mnemoscope.tasks:ContextDecision | mante2013 | cognitive
+parametric-memory | compare two frequencies across a delay
+    Romo et al. 1999 | mnemoscope.tasks:ParametricMemory | romo1999 song2016 | cognitive, delayed recall
+delayed-match | whether a test equals the sample shown before a delay
+    Miller et al. 1996 | mnemoscope.tasks:DelayedMatch | miller1996 | cognitive, delayed recall
+angle-memory | report the angle of a cue after a delay, as cosine and sine
+    Funahashi et al. 1989 | mnemoscope.tasks:AngleMemory | funahashi1989 yang2019 | cognitive, delayed recall
+ready-set-go | measure the interval between two pulses, and produce it or a multiple of it
+    Jazayeri & Shadlen 2010; Remington et al. 2018 | mnemoscope.tasks:ReadySetGo | jazayeri2010 remington2018
+    cognitive, timing
 same-different | whether two shapes are the same
     Webb et al. 2021; Kerg 2022, 5.4.1 | mnemoscope.tasks.relational:SameDifferent | webb2021 kerg2022 kerg2022thesis
     relational

@@ -9,6 +9,16 @@ from mnemoscope.tasks.binding import (
 )
 from mnemoscope.tasks.bit_copy import BitCopy as BitCopy, BitRepeatCopy as BitRepeatCopy, MatrixCopy as MatrixCopy
 from mnemoscope.tasks.bit_task import BitTask as BitTask
+from mnemoscope.tasks.cognitive import (
+    AngleMemory as AngleMemory,
+    ContextDecision as ContextDecision,
+    DelayedMatch as DelayedMatch,
+    ParametricMemory as ParametricMemory,
+    PerceptualDecision as PerceptualDecision,
+    ReadySetGo as ReadySetGo,
+    Trials as Trials,
+    TrialTask as TrialTask,
+)
 from mnemoscope.tasks.copy import Copy as Copy, Denoise as Denoise, TransferCopy as TransferCopy
 from mnemoscope.tasks.flipflop import FlipFlop as FlipFlop
 from mnemoscope.tasks.key_value_recall import KeyValueRecall as KeyValueRecall

@@ -1,0 +1,153 @@
+"""Decisions about noisy evidence: random dots, and motion or colour by context."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from mnemoscope.base.array_types import Float
+from mnemoscope.tasks.cognitive.response_task import ResponseTask
+from mnemoscope.tasks.cognitive.timeline import Timeline
+from mnemoscope.tasks.cognitive.trial_task import Conditions, choose, read_numbers
+
+
+def signed(magnitudes: Sequence[float]) -> list[float]:
+    """Return the numbers with both signs, in rising order.
+
+    >>> signed([0.1, 0.2])
+    [-0.2, -0.1, 0.1, 0.2]
+    """
+    return [-number for number in reversed(magnitudes)] + [*magnitudes]
+
+
+def choice_by_sign(evidence: Float[Tensor, " trials"]) -> Float[Tensor, " trials"]:
+    """Return 1 for positive and 0 for negative evidence, and NaN for none."""
+    return torch.where(evidence == 0, torch.nan, (evidence > 0).double())
+
+
+@dataclass(frozen=True)
+class PerceptualDecision(ResponseTask):
+    """Decide whether noisy dots move left or right: the sign of the mean of a noisy input.
+
+    The input `motion` is the signed coherence plus noise while the stimulus lasts, and a network reports the sign, -1
+    or 1, after a delay, when the fixation cue goes off. The coherences are those of Britten et al. 1992 without 0, for
+    which no answer is right; `grid(coherence=[0.0])` shows it with target 0. The decision requires integration over
+    time: at the default noise, a single step of the weakest motion is right in 58% of trials (Gold & Shadlen 2007
+    review the task and its neurons).
+
+    >>> task = PerceptualDecision()
+    >>> batch = task.batch(4, seed=0, number=0)
+    >>> task.input_names, batch.targets[-1].abs().max().item()
+    (('fixation', 'motion'), 1.0)
+    """
+
+    noise: float = 0.05
+    shortest_delay: float = 200.0
+    longest_delay: float = 600.0
+    coherences: str = "0.032 0.064 0.128 0.256 0.512"
+    shortest_stimulus: float = 200.0
+    longest_stimulus: float = 1000.0
+
+    labels: ClassVar[Mapping[str, tuple[str, ...]]] = {"choice": ("left", "right")}
+
+    def __post_init__(self) -> None:
+        self.levels()  # raises for wrong coherences
+        super().__post_init__()
+
+    @property
+    def stimulus_names(self) -> tuple[str, ...]:
+        return ("motion",)
+
+    def durations(self) -> dict[str, tuple[float, float]]:
+        return {
+            "fixation": (self.fixation, self.fixation),
+            "stimulus": (self.shortest_stimulus, self.longest_stimulus),
+            "delay": (self.shortest_delay, self.longest_delay),
+            "response": (self.response, self.response),
+        }
+
+    def levels(self) -> dict[str, Sequence[float]]:
+        return {"coherence": signed(read_numbers("coherences", self.coherences))}
+
+    def draw(self, trials: int, generator: torch.Generator) -> Conditions:
+        return {name: choose(values, trials, generator) for name, values in self.levels().items()}
+
+    def outcomes(self, conditions: Conditions) -> Conditions:
+        return {"choice": choice_by_sign(conditions["coherence"])}
+
+    def show(self, conditions: Conditions, timeline: Timeline) -> Float[Tensor, "time trials channels"]:
+        return (timeline.during("stimulus") * conditions["coherence"]).unsqueeze(2)
+
+
+@dataclass(frozen=True)
+class ContextDecision(ResponseTask):
+    """Decide about motion or colour, whichever the context names (Mante et al. 2013).
+
+    Both inputs are noisy, and two further inputs select the one that decides. The sign of its coherence is due after
+    the stimulus, and 0 before it. As in the original networks, the output does not count while the stimulus lasts, and
+    there is no cue for the response. The coherences are those that one of the monkeys saw. Two settings differ from
+    the original networks: a step is 20 ms instead of 1 ms, and a delay follows the stimulus.
+
+    >>> task = ContextDecision()
+    >>> grid = task.grid()
+    >>> task.input_names, len(grid.table)
+    (('motion', 'colour', 'motion context', 'colour context'), 72)
+    >>> motion, colour, choice = (grid.table[name].values[:2] for name in ("motion", "colour", "choice"))
+    >>> motion.tolist(), colour.tolist(), choice.tolist()
+    ([-0.5, -0.5], [-0.5, -0.5], [0.0, 0.0])
+    """
+
+    noise: float = 0.05
+    shortest_delay: float = 200.0
+    longest_delay: float = 200.0
+    coherences: str = "0.05 0.15 0.5"
+    stimulus: float = 750.0
+
+    labels: ClassVar[Mapping[str, tuple[str, ...]]] = {"context": ("motion", "colour"), "choice": ("left", "right")}
+    cued: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        self.levels()  # raises for wrong coherences
+        super().__post_init__()
+        if self.shortest_delay != self.longest_delay:
+            raise ValueError(
+                f"Without a cue for the response, the delay must be the same in all trials, but is from "
+                f"{self.shortest_delay:g} to {self.longest_delay:g} ms."
+            )
+
+    @property
+    def stimulus_names(self) -> tuple[str, ...]:
+        return ("motion", "colour")
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        return ("motion", "colour", "motion context", "colour context")
+
+    def durations(self) -> dict[str, tuple[float, float]]:
+        return {
+            "fixation": (self.fixation, self.fixation),
+            "stimulus": (self.stimulus, self.stimulus),
+            "delay": (self.shortest_delay, self.longest_delay),
+            "response": (self.response, self.response),
+        }
+
+    def levels(self) -> dict[str, Sequence[float]]:
+        coherences = signed(read_numbers("coherences", self.coherences))
+        return {"motion": coherences, "colour": coherences, "context": [0.0, 1.0]}
+
+    def draw(self, trials: int, generator: torch.Generator) -> Conditions:
+        return {name: choose(values, trials, generator) for name, values in self.levels().items()}
+
+    def outcomes(self, conditions: Conditions) -> Conditions:
+        relevant = torch.where(conditions["context"] == 0, conditions["motion"], conditions["colour"])
+        return {"choice": choice_by_sign(relevant)}
+
+    def show(self, conditions: Conditions, timeline: Timeline) -> Float[Tensor, "time trials channels"]:
+        shown, trial = timeline.during("stimulus"), timeline.during(*timeline.steps)
+        evidence = [shown * conditions[name] for name in ("motion", "colour")]
+        contexts = [trial * (conditions["context"] == context).double() for context in (0, 1)]
+        return torch.stack([*evidence, *contexts], 2)
