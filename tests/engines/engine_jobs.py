@@ -39,9 +39,9 @@ def count(root, number):
 
 def interrupted(root):
     """Wait for an interruption, and write a checkpoint then."""
-    Path(root, "waits").touch()
     try:
-        time.sleep(60)
+        Path(root, "waits").touch()  # inside: the interruption may come before the next line
+        time.sleep(3600)
     except KeyboardInterrupt:
         Path(root, "checkpoint").touch()
         raise
@@ -56,6 +56,6 @@ def preempted(root):
     """Get SIGTERM, and write a checkpoint then."""
     try:
         os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(60)
+        time.sleep(3600)
     except KeyboardInterrupt as stop:
         raise type(stop)(f"{type(stop).__name__}: the checkpoint is written") from stop

@@ -425,19 +425,23 @@ RANGES = ("hidden_size=integers:2:9", "clip=uniform:0.5:2")
 
 
 def killed_and_resumed(method, where, chance, root):
-    """Kill a sweep with SIGKILL at a random moment after its first run has ended, then run the rest here."""
+    """Kill a sweep with SIGKILL at a random moment after its first run has ended, then run the rest here.
+
+    Whether a run or none is going on then depends on the machine; the sweep must resume from both.
+    """
     words = GRID if method == "grid" else RANGES
     asked = sweep(*words, method=method, trials=None if method == "grid" else 6, at_a_time=2)
     code = SUPERVISOR.replace("WORDS", repr(words))
     paths = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
     command = [sys.executable, "-c", code, method, str(root), where]
-    supervisor = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": paths})
+    supervisor = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": paths, "SWEEP": str(root)})
     while not list(root.glob("sweeps/*/*/trial.json")) and supervisor.poll() is None:
         time.sleep(0.005)
     time.sleep(random.Random(chance).uniform(0, 0.2 if where == "here" else 2))
     supervisor.kill()
     supervisor.wait()
-    time.sleep(0 if where == "here" else 0.5)  # until its workers have ended
+    while any(f"SWEEP={root}" in _environment(process) for process in Path("/proc").glob("[0-9]*")):
+        time.sleep(0.01)  # until its workers have ended
     before = {path: path.stat().st_mtime_ns for path in root.glob("sweeps/*/*/trial.json")}
     engine = Counting()
     result = run_sweep(asked, root, resume=True, progress=False, engine=engine)
@@ -448,6 +452,14 @@ def killed_and_resumed(method, where, chance, root):
     uninterrupted = run_sweep(asked, root / "uninterrupted", progress=False)
     assert values(result) == values(uninterrupted)
     return result
+
+
+def _environment(process):
+    """Return the variables with which a process was started; none for one that has ended."""
+    try:
+        return (process / "environ").read_text(errors="replace").split("\0")
+    except OSError:
+        return []
 
 
 @SLOW

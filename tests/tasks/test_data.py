@@ -150,7 +150,7 @@ def server(monkeypatch):
     monkeypatch.setattr(HTTPSHandler, "https_open", lambda self, request: self.do_open(HTTPConnection, request))
     with Server(("127.0.0.1", 0), Handler) as server:
         server.contents, server.redirects, server.requests = {}, {}, []
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))  # seconds until it sees its end
         thread.start()
         yield server
         server.shutdown()

@@ -75,7 +75,7 @@ def torchrun(*words, number=2):
     )
 
 
-def wait_for(process, seconds=120):
+def wait_for(process, seconds=3600):
     try:
         out, err = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
@@ -89,7 +89,7 @@ def trained_alone_and_by_two(cases, root, *words):
     given = [HERE / "ddp_driver.py", root / "cases.json"]
     with ThreadPoolExecutor(1) as pool:
         command = [sys.executable, *given, root / "alone"]
-        alone = pool.submit(subprocess.run, command, capture_output=True, text=True, timeout=120, env=environment())
+        alone = pool.submit(subprocess.run, command, capture_output=True, text=True, timeout=3600, env=environment())
         code, _, err = wait_for(torchrun(*given, root / "two", *words))
     assert alone.result().returncode == 0, alone.result().stderr
     return code, err
@@ -199,20 +199,42 @@ def test_one_process_resumes_a_run_of_two(tmp_path):
     folder = RunFolder(RunConfig(**text).folder(tmp_path / "two"))
     assert folder.status == "unfinished"
     assert load_file(folder.path / "checkpoint.safetensors")["state.h"].shape == (3, 8)
-    subprocess.run([sys.executable, *given, tmp_path / "two"], check=True, timeout=120, env=environment())
+    subprocess.run([sys.executable, *given, tmp_path / "two"], check=True, timeout=3600, env=environment())
     check_equal(RunConfig(**text), tmp_path / "alone", tmp_path / "two", 1e-10)
+
+
+WAIT = """
+import signal
+from pathlib import Path
+from mnemoscope.base.distributed import process_rank
+from mnemoscope.tasks import FlipFlop
+
+batch, waits = FlipFlop.batch, Path(__file__).with_suffix(f".{process_rank().rank}")
+
+def wait_for_ctrl_c(self, size, seed, number, *split):
+    if number == 250 and not waits.exists():
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        waits.touch()
+        signal.sigwait({signal.SIGINT})
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        signal.raise_signal(signal.SIGINT)
+    return batch(self, size, seed, number, *split)
+
+FlipFlop.batch = wait_for_ctrl_c
+"""
 
 
 @SLOW
 @pytest.mark.xdist_group("torchrun")
 def test_ctrl_c_stops_all_and_two_processes_resume_bit_for_bit(tmp_path):
-    long = replace(CONFIG, steps=1000, evaluate_every=200, checkpoint_every=500)
+    long = replace(CONFIG, steps=400, evaluate_every=200, checkpoint_every=300)
     file = tmp_path / "long.toml"
     file.write_text(long.to_toml())
     words = ["-m", "mnemoscope", "train", file, "--root"]
     folder = long.folder(tmp_path / "stopped")
-    process, metrics, until = torchrun(*words, tmp_path / "stopped"), folder / "metrics.jsonl", time.monotonic() + 90
-    while not (metrics.exists() and metrics.stat().st_size) and time.monotonic() < until:
+    (tmp_path / "wait.py").write_text(WAIT)
+    process = torchrun("-m", "mnemoscope", "--plugin", tmp_path / "wait.py", *words[2:], tmp_path / "stopped")
+    while not all((tmp_path / f"wait.{rank}").exists() for rank in range(2)) and process.poll() is None:
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     code, _, err = wait_for(process)
