@@ -123,7 +123,7 @@ def measure(
             model,
             given,
             temperature=temperature,
-            labels=VOCABULARY,
+            vocabulary=VOCABULARY,
             steps=tokens,
             max_period=longest,
             patience=patience,

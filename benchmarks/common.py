@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import statistics
 import subprocess
 import sys
@@ -29,8 +30,18 @@ def folder(keep: bool) -> Path:
 
 
 def command() -> str:
-    """Return the command line of this run."""
-    return f"python benchmarks/{Path(sys.argv[0]).name} {' '.join(sys.argv[1:])}".strip()
+    """Return the command line of this run, with the names of files in place of their paths on this machine."""
+    arguments = [_portable(argument) for argument in sys.argv[1:]]
+    return shlex.join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *arguments])
+
+
+def _portable(argument: str) -> str:
+    """Return an argument, "--option=path" included, with a path outside the present folder as its name alone."""
+    option, equals, value = argument.partition("=") if argument.startswith("--") else ("", "", argument)
+    path = Path(value)
+    if path.is_absolute():
+        value = str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path.name)
+    return f"{option}{equals}{value}"
 
 
 def commit(checkout: Path, folder: str = ".") -> str:

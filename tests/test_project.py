@@ -2,11 +2,13 @@
 
 import json
 import re
+import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 import yaml
+from benchmarks.common import command
 from tools.python_matrix import supported_versions
 
 import mnemoscope
@@ -120,3 +122,13 @@ def test_the_numbers_of_the_paper_are_those_measured():
     for row, text in seconds.items():
         assert f"{found[row]['seconds']:.2g} s" == text
         assert text in PAPER
+
+
+def test_result_files_name_a_command_without_paths_of_a_machine(monkeypatch, tmp_path):
+    here = Path.cwd() / "runs" / "a.jsonl"
+    monkeypatch.setattr(
+        sys, "argv", ["/x/recall.py", "--note", "two words", "--from-rows", str(here), f"--to={tmp_path}"]
+    )
+    assert command() == f"python benchmarks/recall.py --note 'two words' --from-rows runs/a.jsonl --to={tmp_path.name}"
+    for file in (ROOT / "benchmarks" / "results").glob("*.json"):
+        assert not re.search(r"[ ='\"]/\w+/", json.loads(file.read_text()).get("command", "")), file.name

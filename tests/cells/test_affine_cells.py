@@ -539,3 +539,19 @@ def test_the_route_on_a_gpu_says_whether_triton_runs_it(monkeypatch):
     assert asked == [(gpu, torch.float64, 4)]  # a complex key is two real ones
     monkeypatch.setattr(cell_module, "no_triton_affine_scan", lambda *_: None)
     assert Mamba(3, 3, state_size=2).kernel_name(gpu, torch.float32) == "affine scan (cuda, Triton)"
+
+
+def test_parts_are_chosen_by_step_sequence_and_head():
+    time, batch, micro, heads = 3, 2, 2, 4
+    erase = (torch.randn(time, batch, micro, heads, 5), torch.randn(time, batch, micro, heads, 5))
+    whole = Parts(torch.randn(time, batch, heads, 5), torch.randn(time, batch, micro, heads, 5),
+                  torch.randn(time, batch, micro, heads, 6), torch.randn(time, batch, micro, heads, 1), erase,
+                  micro_steps=micro)  # fmt: skip
+    some = whole.chosen((slice(1, 3), torch.tensor([1])), slice(2, 4))
+    for part, given in zip(some.tensors(), whole.tensors(), strict=True):
+        assert torch.equal(part, given[1:3][:, [1]][..., 2:4, :])
+    assert some.micro_steps == micro
+    assert all(torch.equal(part, given) for part, given in zip(whole.chosen().tensors(), whole.tensors(), strict=True))
+    scaled = Parts(*(torch.randn(time, heads, 5) for _ in range(3)), torch.randn(time, heads, 1), None,
+                   torch.randn(time, heads))  # fmt: skip
+    assert torch.equal(scaled.chosen(0, slice(1, 2)).log_writes, scaled.log_writes[0, 1:2])

@@ -81,7 +81,7 @@ def brute_force(model, prompt, steps, longest):
 
 def test_a_register_repeats_every_necklace_of_its_last_tokens():
     prompts = torch.cartesian_prod(*[torch.arange(2)] * 3).T
-    loops = ms.find_loops(register(), prompts, nn.Identity(), labels="ab", steps=40, max_period=8)
+    loops = ms.find_loops(register(), prompts, nn.Identity(), vocabulary="ab", steps=40, max_period=8)
     assert sorted(loops.texts) == ["a", "aab", "abb", "b"]
     assert loops.counts.tolist() == [3, 3, 1, 1]
     assert loops.periods.tolist() == [3, 3, 1, 1]
@@ -91,6 +91,9 @@ def test_a_register_repeats_every_necklace_of_its_last_tokens():
     assert loops.settled == 1
     assert loops.tokens_of(0).tolist() == [0, 0, 1]
     assert "forgotten within one period" in loops.summary()
+    low, high = loops.entry_interval(0)
+    assert low <= loops.entry(0)[0] <= high
+    assert "95% interval 0 to 0, quartiles 0 to 0" in loops.summary()
     low, high = loops.interval
     assert float(low[0]) < 3 / 8 < float(high[0])
     assert float(loops.distances.max()) == 0
@@ -205,6 +208,7 @@ def test_an_aperiodic_text_and_a_state_that_still_moves_are_not_called_loops():
     assert len(aperiodic) == 0
     assert aperiodic.steps == 80  # nothing repeats that could settle
     assert "none of 2 prompts" in aperiodic.summary()
+    assert "2 prompts (100%, 95% interval 34% to 100%) had not settled" in aperiodic.summary()
     assert "had not settled" in aperiodic.summary()
     neutral = ms.find_loops(turning(pi / 2), prompts, nn.Identity(), steps=80, max_period=4)
     assert neutral.periods.tolist() == [4]
@@ -252,7 +256,7 @@ def test_blocks_generate_in_a_closed_loop():
     torch.manual_seed(0)
     model = ms.Model(ms.networks.blocks(4, 8, "gated-deltanet", depth=1, heads=2), 4)
     words = ["the", "of", "a", "in"]
-    loops = ms.find_loops(model, random_prompts(4, 3), steps=32, max_period=4, patience=0, confirm=1, labels=words)
+    loops = ms.find_loops(model, random_prompts(4, 3), steps=32, max_period=4, patience=0, confirm=1, vocabulary=words)
     assert loops.prompts == 3
     assert all(set(text.split(" ")) <= {"the", "of", "a", "in"} for text in loops.texts)
 
@@ -281,7 +285,7 @@ def test_language_models_of_transformers_are_closed_unless_they_attend_to_their_
         whole = model(torch.cat([prompts, tokens], 1)).logits  # what the library would choose after each token
     assert torch.equal(whole[:, 3:-1].argmax(-1), tokens)
     loops = ms.find_loops(
-        model, prompts, steps=12, max_period=3, confirm=1, labels=lambda tokens: f"{len(tokens)} words"
+        model, prompts, steps=12, max_period=3, confirm=1, vocabulary=lambda tokens: f"{len(tokens)} words"
     )
     assert all(text == f"{period} words" for text, period in zip(loops.texts, loops.periods.tolist(), strict=True))
     state = dynamics.unflatten(dynamics.origin)
@@ -298,7 +302,7 @@ def test_language_models_of_transformers_are_closed_unless_they_attend_to_their_
         ({"prompts": torch.full((3, 2), 5)}, ValueError, "from 0 to 4"),
         ({"steps": 30}, ValueError, "at least 32"),
         ({"confirm": -1}, ValueError, "confirm"),
-        ({"labels": "abc"}, ValueError, "label for each of 5"),
+        ({"vocabulary": "abc"}, ValueError, "name each of 5 tokens"),
         ({"temperature": -1.0}, ValueError, "greedy"),
         ({"readout": nn.Identity()}, ValueError, "readout of its own"),
         ({"network": nn.GRU(5, 3)}, ValueError, "pass readout"),

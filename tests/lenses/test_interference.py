@@ -15,6 +15,7 @@ from mnemoscope.lenses.interference import lens
 from mnemoscope.lenses.interference.exchange import Recalling, carried_writes, values_written
 from mnemoscope.lenses.interference.powers import query_powers
 from mnemoscope.lenses.interference.ratio import accuracy_at, participation_ratio
+from mnemoscope.lenses.interference.trials import checked_trials
 from mnemoscope.tasks import KeyValueRecall
 
 TASK = KeyValueRecall(keys=10, values=6, most=10, queries=3)
@@ -69,6 +70,28 @@ def test_the_prediction_agrees_with_an_accuracy_that_interference_limits():
     assert measured[0] > 0.85 > 0.6 > measured[1] > 0.3
     assert recall.rms < 0.03
     assert recall.summary().startswith("Recall of 4 to 24 pairs, predicted from interference without a fit: ")
+
+
+def test_accuracies_in_the_summary_have_intervals_also_where_all_answers_are_right():
+    recall = ms.recall_interference(attention(torch.eye(10), TASK), {5: trials()}, draws=1)
+    low, high = (float(edge) for edge in recall.interval())
+    assert low == pytest.approx(12 / (12 + 1.959964**2), rel=1e-6)  # Wilson's interval of 12 of 12 sequences
+    assert high == 1
+    assert f"measured 100.0% ({low:.1%} to 100.0%) in 12 sequences" in recall.summary()
+
+
+def test_trials_of_another_kind_are_refused_with_a_remedy():
+    given = trials()
+    with pytest.raises(TypeError, match=r"a RecallTrials was given: pass \{16: RecallTrials"):
+        checked_trials(given)
+    with pytest.raises(TypeError, match="must be RecallTrials, which know the step of each value, but a Batch"):
+        checked_trials({5: TASK.at(5).batch(4, seed=0, number=0)})
+    with pytest.raises(TypeError, match="hold tensors, but a list was given"):
+        checked_trials({5: tuple.__new__(ms.RecallTrials, (given.inputs, [1], given.sources))})
+    with pytest.raises(ValueError, match=r"their shapes are \(8, 12, 16\), \(8, 12\), \(7, 12\)"):
+        checked_trials({5: given._replace(sources=given.sources[1:])})
+    with pytest.raises(ValueError, match=r"torch.float64, torch.int64, torch.float32"):
+        checked_trials({5: given._replace(sources=given.sources.float())})
 
 
 def test_the_summary_compares_the_difference_with_the_scatter_between_sequences():

@@ -86,7 +86,7 @@ def test_labels_that_the_state_does_not_hold_show_nothing():
     found = ms.measure_intervention(cell, inputs, unrelated, at=AT, readout=readout, answers="classes")
     assert not found.decodable
     assert not found.shown
-    assert "does not hold the labels" in found.summary()
+    assert "does not hold the classes" in found.summary()
 
 
 def test_given_directions_need_no_labels_and_a_basis_is_projected_along_its_duals():
@@ -159,6 +159,26 @@ def test_scores_of_values_split_a_change_into_the_way_to_the_donor_and_aside():
     assert masked.effect.tolist() == [[4.0, 0.0]]
 
 
+def test_side_effects_and_steps_have_intervals_and_stand_beside_their_controls():
+    cell, inputs, readout, _ = planted()
+    options = {"at": AT, "readout": readout}
+    found = ms.measure_intervention(cell, inputs, LABELS, answers="bits", **options)
+    low, high = (float(edge) for edge in found.side_interval)
+    assert low == found.side_effect == 0
+    assert 0 < high < 0.3  # no other bit changes: Wilson's interval over sequences, not a point
+    assert f"0.0% (95% interval 0.0% to {high:.1%}) change, and with random subspaces" in found.summary()
+    aside = ms.measure_intervention(cell, inputs, LABELS, answers="values", **options)
+    low, high = (float(edge) for edge in aside.side_interval)
+    assert low < aside.side_effect < high
+    assert f"{aside.side_effect**0.5:.1%} (95% interval {low**0.5:.1%} to {high**0.5:.1%})" in aside.summary()
+    for each in (found, aside):
+        first, last = each.by_step_interval
+        assert (first <= each.by_step + 1e-12).all()
+        assert (each.by_step <= last + 1e-12).all()
+        assert (first < last).all()
+    assert len(aside.figure().axes[0].get_xticks()) == 4
+
+
 def test_a_mask_and_labels_for_each_step_are_in_the_layout_of_the_network():
     torch.manual_seed(1)
     gru, inputs = nn.GRU(2, 16, batch_first=True), torch.randn(20, 6, 2)
@@ -173,6 +193,24 @@ def test_a_mask_and_labels_for_each_step_are_in_the_layout_of_the_network():
     assert len(found.control) == 20
     with pytest.raises(ValueError, match=r"of shape \(batch, time\) = \(20, 6\), but is torch.bool of shape \(6, 20\)"):
         ms.measure_intervention(gru, inputs, labels, at=3, mask=mask.T)
+
+
+def test_padding_changes_nothing_and_sequences_that_have_ended_are_left_out():
+    cell, inputs, readout, _ = planted()
+    lengths = torch.tensor([5, 4, 3, 2] * (BATCH // 4))  # a step follows step 1 in all but the last
+    padded = inputs.masked_fill(torch.arange(5)[:, None, None] >= lengths[:, None], torch.nan)
+    options = {"at": AT, "readout": readout, "answers": "classes"}
+    found = ms.measure_intervention(cell, padded.nan_to_num(99.0), LABELS, lengths=lengths, **options)
+    other = ms.measure_intervention(cell, padded.nan_to_num(-7.0), LABELS, lengths=lengths, **options)
+    kept = lengths > 2
+    mask = torch.arange(5)[:, None] < lengths[kept]
+    same = ms.measure_intervention(cell, inputs[:, kept], LABELS[kept], mask=mask, **options)
+    assert found.fitted + found.reached.shape[1] == int(kept.sum())
+    for name in ("reached", "possible", "control", "side_reached"):
+        assert torch.equal(getattr(found, name), getattr(other, name))
+        assert torch.equal(getattr(found, name), getattr(same, name))
+    alone = ms.measure_intervention(cell, inputs, directions=torch.eye(SIZE)[:, :1], lengths=lengths, **options)
+    assert alone.fitted + alone.reached.shape[1] == int(kept.sum())
 
 
 def test_nothing_to_look_for_is_reported_instead_of_a_ratio():
@@ -222,12 +260,12 @@ def test_a_result_is_saved_and_drawn(tmp_path):
         ({"at": 4}, "at must be at most 3"),
         ({"at": -1}, "at must be"),
         ({"controls": 5}, "at least 20"),
-        ({"share": 1.0}, "share must be"),
-        ({"labels": None}, "pass labels, a class number for each sequence, or directions"),
-        ({"labels": None, "kind": "swap"}, "mean of another class"),
-        ({"labels": LABELS[:5]}, "labels must be"),
-        ({"labels": torch.zeros(BATCH).long()}, "at least two classes"),
-        ({"labels": torch.arange(BATCH)}, "At least two sequences with the label 0"),
+        ({"fit_share": 1.0}, "fit_share must be"),
+        ({"variable": None}, "pass variable, a class number for each sequence, or directions"),
+        ({"variable": None, "kind": "swap"}, "mean of another class"),
+        ({"variable": LABELS[:5]}, "variable must hold"),
+        ({"variable": torch.zeros(BATCH).long()}, "At least two classes"),
+        ({"variable": torch.arange(BATCH)}, "At least two sequences of the class 0"),
         ({"directions": torch.eye(SIZE)}, "a control needs as many"),
         ({"directions": torch.eye(4)}, "whole state"),
         ({"directions": torch.zeros(SIZE, 1)}, "directions must be"),
@@ -236,9 +274,9 @@ def test_a_result_is_saved_and_drawn(tmp_path):
 )
 def test_what_cannot_be_measured_is_refused_with_a_remedy(change, match):
     cell, inputs, readout, _ = planted()
-    options = {"labels": LABELS, "at": AT, "readout": readout, **change}
+    options = {"variable": LABELS, "at": AT, "readout": readout, **change}
     with pytest.raises(ValueError, match=match):
-        ms.measure_intervention(cell, inputs, options.pop("labels"), **options)
+        ms.measure_intervention(cell, inputs, **options)
     with pytest.raises(ValueError, match="readout of its own"):
         ms.measure_intervention(ms.Model(nn.GRU(2, 3), 2), inputs, LABELS, at=AT, readout=readout)
     with pytest.raises(ValueError, match="At least two sequences"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import isnan
 
 from mnemoscope.cells import Model
 from mnemoscope.drawing.axes import new_figure
@@ -31,7 +32,9 @@ def inspect_loops(model: Model, task: Task) -> Loops | str | None:
         return None
     prompts = replace(task, length=LENGTH).batch(PROMPTS, 0, 0, "test").inputs.argmax(-1)
     try:
-        return find_loops(model, prompts, labels=VOCABULARY, steps=STEPS, max_period=LONGEST, patience=1, confirm=ROWS)
+        return find_loops(
+            model, prompts, vocabulary=VOCABULARY, steps=STEPS, max_period=LONGEST, patience=1, confirm=ROWS
+        )
     except ValueError as error:
         return str(error)
 
@@ -54,7 +57,7 @@ def _table(loops: Loops) -> str:
             shortened(loops.texts[loop]),
             str(int(loops.periods[loop])),
             f"{float(loops.shares[loop]):.0%} ({float(low[loop]):.0%} to {float(high[loop]):.0%})",
-            f"{loops.entry(loop)[0]:.0f}",
+            _entry(loops, loop),
             format_number(float(loops.multipliers[loop, 0].abs())),
             format_number(float(loops.leads[loop])),
         )
@@ -63,8 +66,15 @@ def _table(loops: Loops) -> str:
     if not rows:
         return ""
     note = (
-        "Prompts: share that reaches the loop, with a 95% interval. Entered after: median number of characters. "
+        "Prompts: share that reaches the loop, with a 95% interval. Entered after: median number of characters, with a "
+        "95% interval over prompts. "
         "Largest multiplier: growth of a small change of the state over one loop, with the characters held. Least "
         "lead: of the most probable character over the next one, in logits."
     )
     return table_markup("Loops", headings, rows) + f'<p class="small">{note}</p>'
+
+
+def _entry(loops: Loops, loop: int) -> str:
+    """Return the median entry with its interval; without it for a single prompt."""
+    median, (low, high) = loops.entry(loop)[0], loops.entry_interval(loop)
+    return f"{median:.0f}" if isnan(low) else f"{median:.0f} ({low:.0f} to {high:.0f})"

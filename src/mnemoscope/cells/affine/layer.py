@@ -122,11 +122,11 @@ class AffineLayer:
 
     def at(self, step: int) -> Parts:
         """Return the parts of one step, (batch, ...)."""
-        return self._chosen(step)
+        return self.parts.chosen(step)
 
     def between(self, first: int, after: int) -> Parts:
         """Return the parts of the steps from `first` to before `after`."""
-        return self._chosen(slice(first, after))
+        return self.parts.chosen(slice(first, after))
 
     def first_steps(self, steps: int, sequences: Int[Tensor, " chosen"]) -> AffineLayer:
         """Return the layer on the first steps of some sequences."""
@@ -135,17 +135,10 @@ class AffineLayer:
         return replace(
             self,
             features=self.features[chosen],
-            parts=self._chosen(chosen),
+            parts=self.parts.chosen(chosen),
             start=self.start[sequences],
             scales=scales,
         )
-
-    def _chosen(self, steps: Any) -> Parts:
-        """Return the parts at an index of the first dimensions, time and batch."""
-        parts = self.parts
-        erase = None if parts.erase is None else (parts.erase[0][steps], parts.erase[1][steps])
-        numbers = (parts.queries[steps], parts.keys[steps], parts.values[steps], parts.log_decays[steps])
-        return Parts(*numbers, erase, None, parts.micro_steps)
 
     def transitions(self) -> Inexact[Tensor, "time batch heads keys keys"]:
         """Return A at every step, which acts on every column of S."""

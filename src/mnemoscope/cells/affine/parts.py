@@ -56,6 +56,17 @@ class Parts(NamedTuple):
         columns = (self.keys.unbind(-3), self.values.unbind(-3), self.log_decays.unbind(-3), erase)
         return [Parts(self.queries, k, v, g, e) for k, v, g, e in zip(*columns, strict=True)]
 
+    def chosen(self, index: Any = ..., heads: slice = slice(None)) -> Parts:
+        """Return the parts at an index of the leading dimensions, (time, batch) or (batch,), and of some heads."""
+
+        def choose(part: Tensor) -> Tensor:
+            return part[index][..., heads, :]
+
+        erase = None if self.erase is None else (choose(self.erase[0]), choose(self.erase[1]))
+        log_writes = None if self.log_writes is None else self.log_writes[index][..., heads]
+        numbers = (choose(part) for part in (self.queries, self.keys, self.values, self.log_decays))
+        return Parts(*numbers, erase, log_writes, self.micro_steps)
+
     def in_precision(self, dtype: torch.dtype) -> Parts:
         """Return the parts in the precision of a real dtype; complex ones stay complex."""
         return Parts(*(_in_precision(x, dtype) for x in self))

@@ -6,6 +6,7 @@ from typing import Any
 
 from mnemoscope.drawing.axes import Figure, label_log_axis, new_figure, style_axes
 from mnemoscope.drawing.palette import LIGHT, PALETTE, Colours
+from mnemoscope.lenses.bootstrap import wilson_interval
 from mnemoscope.lenses.closed_loop.result import Loops, shortened
 
 DRAWN = 6
@@ -30,25 +31,23 @@ def draw_loops(loops: Loops, colours: Colours = LIGHT, *, figure: Any = None, fo
 
 def _draw_shares(axes: Any, loops: Loops, colours: Colours) -> None:
     drawn = min(len(loops), DRAWN)
-    (low, high), names = loops.interval, _names(colours)
-    labels = []
-    for loop in range(drawn):
-        share = float(loops.shares[loop])
-        axes.barh(loop, share, color=colours[names[loop]], height=0.62)
-        edges = [[share - float(low[loop])], [float(high[loop]) - share]]
-        axes.errorbar(share, loop, xerr=edges, color=colours["ink"], linewidth=1, capsize=2)
-        labels.append(shortened(loops.texts[loop], WIDTH))
+    names = _names(colours)
+    bars = [
+        (shortened(loops.texts[loop], WIDTH), int(loops.counts[loop]), colours[names[loop]]) for loop in range(drawn)
+    ]
     rest = {
         f"{len(loops) - drawn} more loops": int(loops.counts[drawn:].sum()),
         "tokens repeat, state moves": int(loops.repeating.sum()),
         "not settled": int(((loops.member < 0) & ~loops.repeating).sum()),
     }
-    for name, count in rest.items():
-        if count:
-            axes.barh(len(labels), count / loops.prompts, color=colours["path"], height=0.62)
-            labels.append(name)
-    axes.set_yticks(range(len(labels)), labels)
-    axes.set_ylim(max(len(labels), 4) - 0.5, -0.5)  # a single bar does not fill the axes
+    bars += [(name, count, colours["path"]) for name, count in rest.items() if count]
+    for place, (_, count, colour) in enumerate(bars):
+        share = count / loops.prompts
+        axes.barh(place, share, color=colour, height=0.62)
+        edges = [[abs(float(edge) - share)] for edge in wilson_interval(count, loops.prompts)]
+        axes.errorbar(share, place, xerr=edges, color=colours["ink"], linewidth=1, capsize=2)
+    axes.set_yticks(range(len(bars)), [name for name, _, _ in bars])
+    axes.set_ylim(max(len(bars), 4) - 0.5, -0.5)  # a single bar does not fill the axes
     axes.set(xlim=(0, 1), xlabel=f"share of {loops.prompts} prompts, with 95% interval", title="Loops and their basins")
 
 

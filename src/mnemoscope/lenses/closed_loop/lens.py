@@ -27,7 +27,7 @@ DRAWN = 6
 UNKNOWN = torch.full((COUNT,), complex("nan"), dtype=torch.complex128)
 """Multipliers of a loop that was not analysed."""
 
-Labels = Sequence[str] | Callable[[list[int]], str]
+Vocabulary = Sequence[str] | Callable[[list[int]], str]
 """Names of the tokens, or a function from token numbers to a text, such as `tokenizer.decode`."""
 
 
@@ -39,7 +39,7 @@ def find_loops(
     *,
     temperature: float = 0.0,
     embed: nn.Module | Float[Tensor, "tokens features"] | None = None,
-    labels: Labels | None = None,
+    vocabulary: Vocabulary | None = None,
     lengths: Lengths | None = None,
     steps: int = 1000,
     max_period: int = 64,
@@ -65,7 +65,8 @@ def find_loops(
         readout: from the outputs of a network to the logits of the next token; a model has its own.
         temperature: 0 for greedy decoding, or a positive number, as in `close_loop`.
         embed: the inputs of the tokens, as in `close_loop`.
-        labels: names of the tokens, or a function from token numbers to a text; by default their numbers.
+        vocabulary: names of all tokens, or a function from token numbers to a text, such as `tokenizer.decode`; by
+            default their numbers.
         lengths: number of tokens of each prompt; what follows is padding.
         steps: number of tokens to generate, at least 4 times `max_period`.
         max_period: longest loop that is searched, in tokens.
@@ -81,7 +82,7 @@ def find_loops(
     >>> def shift(x, h):
     ...     return torch.cat([h[:, 2:], x], 1)
     >>> cell = ms.adapt(shift, state_size=6, input_size=2, output=lambda h: h[:, :2])
-    >>> loops = find_loops(cell, torch.tensor([[0, 1], [0, 0], [1, 0]]), nn.Identity(), labels="ab", max_period=8)
+    >>> loops = find_loops(cell, torch.tensor([[0, 1], [0, 0], [1, 0]]), nn.Identity(), vocabulary="ab", max_period=8)
     >>> loops.texts, loops.shares.tolist(), loops.multipliers[0].abs().max().item()
     (('aab',), [1.0], 0.0)
 
@@ -97,36 +98,23 @@ def find_loops(
     cell = network.cell if isinstance(network, Model) else as_cell(network)
     given = read_inputs(prompts, batch_first=cell.batch_first, lengths=lengths)
     _check_prompts(given.xs, len(loop_cell(dynamics).table))
-    name = _naming(labels, len(loop_cell(dynamics).table))
+    name = _naming(vocabulary, len(loop_cell(dynamics).table))
     with torch.no_grad():
         starts, logits = read_prompts(dynamics, given.xs, given.mask)
-    generation = generate(dynamics, first_tokens(starts, logits, 2 * max_period), steps, progress)
-    periods, repeating = generation.repetitions(max_period)
-    for _ in range(patience):
-        if not bool(((repeating > 0) & (periods == 0)).any()):
-            break
-        generation = generate(dynamics, generation, steps, progress)
-        periods, repeating = generation.repetitions(max_period)
-    steps = len(generation.tokens) - 1
+    begun = first_tokens(starts, logits, 2 * max_period)
+    generation, periods, repeating = _settle(dynamics, begun, steps, max_period, patience, progress)
     moving = torch.where(periods == 0, repeating, 0)
     unsettled = Counter(
         _necklace(generation, prompt, period) for prompt, period in enumerate(moving.tolist()) if period
-    )
+    ).most_common()
     found, member, phase = _grouped(dynamics, generation, periods)
     extent = generation.extent
     for loop in found[:confirm]:
         loop.orbit, loop.multipliers, loop.confirmed = confirm_loop(dynamics, loop.orbit, extent)
-    traced = torch.tensor(
-        [row for loop in range(min(len(found), DRAWN)) for row in (member == loop).nonzero()[:TRACED, 0].tolist()],
-        dtype=torch.int64,
-    )
-    distances = torch.zeros(0, steps + 1, dtype=torch.float64)
-    if len(traced):
-        orbits = [loop.orbit for loop in found]
-        distances = distances_to(dynamics, generation, orbits, member, phase, traced).double() / extent
+    traced, distances = _approach(dynamics, generation, found, member, phase)
     return Loops(
         temperature=float(temperature),
-        steps=steps,
+        steps=len(generation.tokens) - 1,
         max_period=max_period,
         periods=torch.tensor([len(loop.tokens) for loop in found], dtype=torch.int64),
         tokens=torch.cat([loop.tokens for loop in found]) if found else torch.zeros(0, dtype=torch.int64),
@@ -135,8 +123,8 @@ def find_loops(
         member=member,
         entered=generation.entries(periods),
         repeating=moving > 0,
-        repeated=tuple(name(list(tokens)) for tokens, _ in unsettled.most_common()),
-        repeated_counts=torch.tensor([count for _, count in unsettled.most_common()], dtype=torch.int64),
+        repeated=tuple(name(list(tokens)) for tokens, _ in unsettled),
+        repeated_counts=torch.tensor([count for _, count in unsettled], dtype=torch.int64),
         multipliers=torch.stack([loop.multipliers for loop in found]) if found else UNKNOWN[None][:0],
         confirmed=torch.tensor([loop.confirmed for loop in found], dtype=torch.bool),
         leads=torch.stack([loop.lead for loop in found]).double() if found else torch.zeros(0, dtype=torch.float64),
@@ -144,6 +132,23 @@ def find_loops(
         distances=distances,
         extent=extent,
     )
+
+
+def _settle(
+    dynamics: Dynamics, begun: Generation, steps: int, max_period: int, patience: int, progress: bool
+) -> tuple[Generation, Int[Tensor, " prompts"], Int[Tensor, " prompts"]]:
+    """Generate tokens, and more of them while some repeat and their state still moves.
+
+    Return also the periods of the prompts whose state has returned, and those of the tokens; 0 for none.
+    """
+    generation = generate(dynamics, begun, steps, progress)
+    periods, repeating = generation.repetitions(max_period)
+    for _ in range(patience):
+        if not bool(((repeating > 0) & (periods == 0)).any()):
+            break
+        generation = generate(dynamics, generation, steps, progress)
+        periods, repeating = generation.repetitions(max_period)
+    return generation, periods, repeating
 
 
 @dataclass
@@ -186,6 +191,24 @@ def _grouped(
     return [found[loop] for loop in order], place[member], phase
 
 
+def _approach(
+    dynamics: Dynamics,
+    generation: Generation,
+    found: list[_Loop],
+    member: Int[Tensor, " prompts"],
+    phase: Int[Tensor, " prompts"],
+) -> tuple[Int[Tensor, " traced"], Float[Tensor, "traced time"]]:
+    """Return some prompts of each of the first loops, and their distances from it over time, in units of the extent."""
+    traced = torch.tensor(
+        [row for loop in range(min(len(found), DRAWN)) for row in (member == loop).nonzero()[:TRACED, 0].tolist()],
+        dtype=torch.int64,
+    )
+    if not len(traced):
+        return traced, torch.zeros(0, len(generation.tokens), dtype=torch.float64)
+    orbits = [loop.orbit for loop in found]
+    return traced, distances_to(dynamics, generation, orbits, member, phase, traced).double() / generation.extent
+
+
 def _last_tokens(generation: Generation, prompt: int, period: int) -> list[int]:
     """Return the tokens of a loop from the next input of the last state on, as they were read a period earlier."""
     return generation.tokens[-1 - period : -1, prompt].tolist()
@@ -203,14 +226,14 @@ def _first_rotation(tokens: list[int]) -> int:
     return min(range(len(tokens)), key=lambda turn: tokens[turn:] + tokens[:turn])
 
 
-def _naming(labels: Labels | None, tokens: int) -> Callable[[list[int]], str]:
+def _naming(vocabulary: Vocabulary | None, tokens: int) -> Callable[[list[int]], str]:
     """Return a function from token numbers to a text."""
-    if labels is not None and not isinstance(labels, Sequence):
-        return labels
-    names = list(map(str, range(tokens))) if labels is None else list(labels)
+    if vocabulary is not None and not isinstance(vocabulary, Sequence):
+        return vocabulary
+    names = list(map(str, range(tokens))) if vocabulary is None else list(vocabulary)
     if len(names) != tokens:
-        raise ValueError(f"There must be a label for each of {tokens} tokens, but there are {len(names)}.")
-    between = "" if labels is not None and all(len(label) == 1 for label in names) else " "
+        raise ValueError(f"The vocabulary must name each of {tokens} tokens, but has {len(names)} names.")
+    between = "" if vocabulary is not None and all(len(name) == 1 for name in names) else " "
     return lambda numbers: between.join(names[number] for number in numbers)
 
 

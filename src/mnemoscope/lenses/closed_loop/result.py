@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Bool, Complex, Float, Int
-from mnemoscope.lenses.bootstrap import Interval, wilson_interval
+from mnemoscope.lenses.bootstrap import Interval, bootstrap_interval, wilson_interval
 from mnemoscope.lenses.result import Result
 
 LISTED = 3
@@ -113,6 +113,11 @@ class Loops(Result):
         low, middle, high = torch.quantile(steps, torch.tensor([0.25, 0.5, 0.75], dtype=torch.float64)).tolist()
         return middle, low, high
 
+    def entry_interval(self, loop: int) -> tuple[float, float]:
+        """Return the 95% interval of the median number of tokens before a loop, by the bootstrap over its prompts."""
+        low, high = bootstrap_interval(self.entered[self.member == loop].double(), lambda steps: steps.quantile(0.5))
+        return float(low), float(high)
+
     def summary(self) -> str:
         """Return how many prompts end in a loop, and the loops that most of them reach."""
         return " ".join(_sentences(self))
@@ -121,8 +126,7 @@ class Loops(Result):
 def _sentences(loops: Loops) -> Iterator[str]:
     settled = int((loops.member >= 0).sum())
     mode = "greedy decoding" if loops.temperature == 0 else f"the mean input fed back at T = {loops.temperature:g}"
-    low, high = (float(edge) for edge in wilson_interval(settled, loops.prompts))
-    share = f"{settled / loops.prompts:.0%}, 95% interval {low:.0%} to {high:.0%}"
+    share = _share(settled, loops.prompts)
     kinds = f"one of {len(loops)} loops" if len(loops) > 1 else "a loop"
     yield (
         f"With {mode}, {settled or 'none'} of {loops.prompts} prompts ({share}) end in {kinds} of up to "
@@ -143,24 +147,32 @@ def _sentences(loops: Loops) -> Iterator[str]:
         texts = f"{len(loops.repeated)} texts, mostly {shortened(loops.repeated[0])}"
         texts = texts if len(loops.repeated) > 1 else shortened(loops.repeated[0])
         yield (
-            f"From {still} prompt{'s' * (still > 1)} the tokens repeat ({texts}) but the state still moves, so that "
-            f"it is not known whether the repetition ends."
+            f"From {still} prompt{'s' * (still > 1)} ({_share(still, loops.prompts)}) the tokens repeat ({texts}) but "
+            f"the state still moves, so that it is not known whether the repetition ends."
         )
     open_ended = loops.prompts - settled - still
     if open_ended:
         yield (
-            f"{open_ended} prompt{'s' * (open_ended > 1)} had not settled: it is not known whether a longer loop, or "
-            f"one that is entered later, follows."
+            f"{open_ended} prompt{'s' * (open_ended > 1)} ({_share(open_ended, loops.prompts)}) had not settled: it is "
+            f"not known whether a longer loop, or one that is entered later, follows."
         )
+
+
+def _share(number: int, prompts: int) -> str:
+    """Return a share of the prompts with its interval."""
+    low, high = (float(edge) for edge in wilson_interval(number, prompts))
+    return f"{number / prompts:.0%}, 95% interval {low:.0%} to {high:.0%}"
 
 
 def _described(loops: Loops, loop: int) -> str:
     low, high = (float(edge[loop]) for edge in loops.interval)
-    middle, first, last = loops.entry(loop)
+    (middle, first, last), (least, most) = loops.entry(loop), loops.entry_interval(loop)
+    known = "" if isnan(least) else f"95% interval {least:.0f} to {most:.0f}, "
     period = int(loops.periods[loop])
     return (
         f"{shortened(loops.texts[loop])} ({period} token{'s' * (period > 1)}): {float(loops.shares[loop]):.0%} of the "
-        f"prompts ({low:.0%} to {high:.0%}), entered after {middle:.0f} tokens (quartiles {first:.0f} to {last:.0f}); "
+        f"prompts ({low:.0%} to {high:.0%}), entered after {middle:.0f} tokens ({known}quartiles {first:.0f} to "
+        f"{last:.0f}); "
         f"{_pace(float(loops.rates[loop]))}."
     )
 

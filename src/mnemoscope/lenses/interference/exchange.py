@@ -18,7 +18,7 @@ from torch import Tensor
 from mnemoscope.base.array_types import Bool, Float, Inexact
 from mnemoscope.cells import Cell, Model, scan
 from mnemoscope.cells.affine.layer import AffineLayer
-from mnemoscope.cells.affine.parts import Parts, scan_parts, transition
+from mnemoscope.cells.affine.parts import scan_parts, transition
 from mnemoscope.cells.state import State, map_state
 from mnemoscope.lenses.interference.trials import RecallTrials
 
@@ -112,14 +112,12 @@ def values_written(layer: AffineLayer) -> Inexact[Tensor, "batch heads writes va
 
 def carried_writes(layer: AffineLayer, step: int) -> Inexact[Tensor, "batch heads keys writes"]:
     """Return W: the part of the state before `step` that each earlier write makes for every unit of its value."""
-    parts = layer.parts
+    parts = layer.between(0, step)
     micro, batch, heads = parts.micro_steps, *parts.queries.shape[1:3]
     identity = torch.eye(step * micro, dtype=parts.values.dtype.to_real(), device=parts.values.device)
     written = identity.unflatten(0, (step, micro))[:, None, :, None].expand(-1, batch, -1, heads, -1)
-    erase = None if parts.erase is None else (parts.erase[0][:step], parts.erase[1][:step])
-    values = written.squeeze(2) if micro == 1 else written
-    earlier = Parts(parts.queries[:step], parts.keys[:step], values, parts.log_decays[:step], erase, None, micro)
-    return scan_parts(earlier, layer.start.new_zeros(*layer.start.shape[:-1], step * micro))[1]
+    parts = parts._replace(values=written.squeeze(2) if micro == 1 else written)
+    return scan_parts(parts, layer.start.new_zeros(*layer.start.shape[:-1], step * micro))[1]
 
 
 def _shifted(cell: Cell, state: State, name: str, by: Tensor) -> State:

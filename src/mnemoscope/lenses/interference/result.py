@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import ClassVar
 
+import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
-from mnemoscope.lenses.bootstrap import bootstrap_interval
+from mnemoscope.lenses.bootstrap import bootstrap_interval, widen_certain
 from mnemoscope.lenses.result import Result
 
 
@@ -65,8 +66,8 @@ class RecallInterference(Result):
         return float(self.errors.square().mean().sqrt())
 
     def interval(self) -> tuple[Float[Tensor, " numbers"], Float[Tensor, " numbers"]]:
-        """Return the 95% interval of the measured accuracy, by a bootstrap over sequences."""
-        return bootstrap_interval(self.measured.T)
+        """Return the 95% interval of the measured accuracy, by a bootstrap over sequences; Wilson's at 0 and 1."""
+        return widen_certain(bootstrap_interval(self.measured.T), self.measured.mean(1), self.measured.shape[1])
 
     def error_interval(self) -> tuple[Float[Tensor, " numbers"], Float[Tensor, " numbers"]]:
         """Return the 95% interval of the errors, by a bootstrap over sequences."""
@@ -76,7 +77,7 @@ class RecallInterference(Result):
         """Return the predicted and the measured accuracy, how far they differ, and the ratio behind them."""
         most, sequences = f"{self.pairs[-1]} pair{'s' * (self.pairs[-1] > 1)}", self.measured.shape[1]
         numbers = most if len(self.pairs) == 1 else f"{self.pairs[0]} to {most}"
-        measured, predicted = (_span(accuracy.mean(1)) for accuracy in (self.measured, self.predicted))
+        measured, predicted = (_span(accuracy) for accuracy in (self.measured, self.predicted))
         low, high = self.error_interval()
         beyond = int(((low > 0) | (high < 0)).sum())
         chance = (
@@ -89,15 +90,19 @@ class RecallInterference(Result):
         sign = f"; {same:.0%} of the latter has the sign of the former" if isfinite(same) else ""
         return (
             f"Recall of {numbers}, predicted from interference without a fit: {predicted}; measured {measured} in "
-            f"{sequences} sequences. The rms difference is {100 * self.rms:.1f} points, {chance}. At "
-            f"{most}, the power of the value asked for{where} is {float(ratio):.2g} times that of all "
+            f"{sequences} sequences, with 95% intervals over these. The rms difference is {100 * self.rms:.1f} points, "
+            f"{chance}. At {most}, the power of the value asked for{where} is {float(ratio):.2g} times that of all "
             f"others together, in the median query{sign}."
         )
 
 
-def _span(accuracy: Tensor) -> str:
-    first, last = (f"{float(accuracy[place]):.1%}" for place in (0, -1))
-    return first if len(accuracy) == 1 else f"{first} to {last}"
+def _span(accuracy: Float[Tensor, "numbers sequences"]) -> str:
+    """Return the accuracies at the smallest and the largest number of pairs, with their intervals."""
+    means = accuracy.mean(1)
+    low, high = widen_certain(bootstrap_interval(accuracy.T), means, accuracy.shape[1])
+    rows = torch.stack([means, low, high], 1).tolist()
+    texts = [f"{mean:.1%} ({least:.1%} to {most:.1%})" for mean, least, most in rows]
+    return texts[0] if len(texts) == 1 else f"{texts[0]} to {texts[-1]}"
 
 
 def _count(number: int, of: int) -> str:

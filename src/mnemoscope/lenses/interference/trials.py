@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -35,8 +35,11 @@ class RecallTrials(NamedTuple):
         return self.asked.any(1).nonzero().flatten().tolist()
 
 
-def checked_trials(trials: Mapping[int, RecallTrials]) -> dict[int, RecallTrials]:
-    """Return the trials in increasing order of the number of pairs; raise if a query precedes its value."""
+def checked_trials(trials: Any) -> dict[int, RecallTrials]:
+    """Return the trials in increasing order of the number of pairs; raise if they are none, or if a query precedes its
+    value.
+    """
+    _check_kinds(trials)
     if not trials:
         raise ValueError("Pass trials of at least one number of pairs: {16: RecallTrials(inputs, targets, sources)}.")
     sequences = {given.inputs.shape[1] for given in trials.values()}
@@ -53,3 +56,31 @@ def checked_trials(trials: Mapping[int, RecallTrials]) -> dict[int, RecallTrials
         if (given.sources >= steps).any():
             raise ValueError(f"A value is shown before it is asked for, but sources of {pairs} pairs name later steps.")
     return {pairs: trials[pairs] for pairs in sorted(trials)}
+
+
+def _check_kinds(trials: Any) -> None:
+    """Raise unless the trials are given by their number of pairs, as tensors of the same steps and sequences."""
+    remedy = "pass {16: RecallTrials(inputs, targets, sources)}"
+    if not isinstance(trials, Mapping):
+        raise TypeError(
+            f"Trials are given by the number of pairs that they store, but a {type(trials).__name__} was given: "
+            f"{remedy}."
+        )
+    for pairs, given in trials.items():
+        if not isinstance(given, RecallTrials):
+            raise TypeError(
+                f"Trials of {pairs} pairs must be RecallTrials, which know the step of each value, but a "
+                f"{type(given).__name__} was given: {remedy}. The task key-value-recall has the sources of a batch, "
+                f"task.sources(batch)."
+            )
+        wrong = [type(part).__name__ for part in given if not isinstance(part, Tensor)]
+        if wrong:
+            raise TypeError(f"RecallTrials of {pairs} pairs hold tensors, but a {wrong[0]} was given.")
+        shapes = [tuple(part.shape) for part in given]
+        whole = not (given.targets.is_floating_point() or given.sources.is_floating_point())
+        if len(shapes[0]) < 2 or not shapes[0][:2] == shapes[1] == shapes[2] or not whole:
+            raise ValueError(
+                f"RecallTrials of {pairs} pairs need inputs (time, batch, features), and targets and sources of whole "
+                f"numbers (time, batch), but their shapes are {', '.join(map(str, shapes))} and their dtypes "
+                f"{', '.join(str(part.dtype) for part in given)}."
+            )

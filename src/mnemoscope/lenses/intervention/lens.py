@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Generator, Tensor
 
-from mnemoscope.base.array_types import Float, Int
+from mnemoscope.base.array_types import Bool, Float, Int
 from mnemoscope.base.progress import show_slow
 from mnemoscope.base.validation import check_whole, is_number
-from mnemoscope.cells import Cell, Model, Network, State, as_cell, read_inputs, scan
+from mnemoscope.cells import Cell, Lengths, Model, Network, State, as_cell, read_inputs, scan
 from mnemoscope.cells.state import leaves
 from mnemoscope.lenses.controls import scale_to
 from mnemoscope.lenses.intervention.result import Intervention
-from mnemoscope.lenses.intervention.scores import Scale
+from mnemoscope.lenses.intervention.scores import Scale, Scores
 from mnemoscope.lenses.intervention.state_part import StatePart, select
 from mnemoscope.lenses.intervention.subspace import (
     Directions,
@@ -35,7 +34,7 @@ Readout = Callable[[Tensor], Tensor]
 def measure_intervention(
     network: Network,
     inputs: Tensor,
-    labels: Tensor | None = None,
+    variable: Tensor | None = None,
     *,
     at: int,
     kind: str = "transplant",
@@ -44,7 +43,8 @@ def measure_intervention(
     readout: Readout | None = None,
     answers: str = "values",
     mask: Tensor | None = None,
-    share: float = 0.5,
+    lengths: Lengths | None = None,
+    fit_share: float = 0.5,
     controls: int = 40,
     seed: int = 0,
 ) -> Intervention:
@@ -56,7 +56,7 @@ def measure_intervention(
 
     - "erase": to the mean state;
     - "swap": to the mean state of another class;
-    - "transplant": to the state of another sequence, the donor, which has another label if there are labels.
+    - "transplant": to the state of another sequence, the donor, which is of another class if a variable is given.
 
     The answers at later steps are compared with those without a change, and for a swap or a transplant with those after
     the whole state was replaced by that of a donor (of the other class), on the same later inputs. Each control changes
@@ -66,18 +66,20 @@ def measure_intervention(
 
     Args:
         network: a `Model`, a cell, or any network that `adapt` takes.
-        inputs: sequences of one length, in the layout of the network.
-        labels: the variable: a class number for each sequence, or for each step of each sequence, in the layout of the
-            inputs. A negative number leaves a sequence out.
+        inputs: sequences, in the layout of the network.
+        variable: a class number for each sequence, or for each step of each sequence, in the layout of the inputs. A
+            negative number leaves a sequence out.
         at: step after which the state is changed; at least one step must follow.
         kind: "erase", "swap" or "transplant".
         directions: the subspace, as a matrix (size, directions) of the flat part of the state, or a basis such as
-            `find_variables(...).basis`; by default found from the labels.
+            `find_variables(...).basis`; by default found from the variable.
         name: tensor of the state to change, by its name in the cache of `run_with_cache`; by default the whole state.
         readout: from the outputs of a network to answers; by default the network's own, or none.
         answers: "values": outputs are numbers; "classes": the largest is the answer; "bits": their signs are.
         mask: False at steps that do not count, in the layout of the inputs.
-        share: share of the sequences that determine subspace and means, and are not tested.
+        lengths: number of steps of each sequence; what follows is padding, which does not count. Sequences that have no
+            step after `at` are left out.
+        fit_share: share of the sequences that determine subspace and means, and are not tested.
         controls: number of random subspaces, at least 20.
         seed: seed of the choice of sequences, donors and random subspaces.
 
@@ -96,27 +98,18 @@ def measure_intervention(
     (1.0, True, True)
 
     """
-    model = network if isinstance(network, Model) else None
-    if model is not None and readout is not None:
-        raise ValueError("A Model has a readout of its own; omit readout, or pass model.cell.")
-    cell = model.cell if model is not None else as_cell(network)
-    given = read_inputs(inputs, batch_first=cell.batch_first, mask=mask)
-    xs = given.xs if model is None else model.encode(given.xs)
-    steps, batch = xs.shape[:2]
-    _check_options(kind, answers, at, steps, share, controls)
-    target = _labels_at(labels, at, steps, batch, cell.batch_first)
+    _check_options(kind, answers, at, fit_share, controls)
+    given = _read(network, inputs, variable, at, readout, mask, lengths)
+    target = given.target
     if target is None and (kind == "swap" or directions is None):
         what = "A swap moves states to the mean of another class" if kind == "swap" else "The subspace is not known"
         raise ValueError(
-            f"{what}: pass labels, a class number for each sequence{', or directions' * (kind != 'swap')}."
+            f"{what}: pass variable, a class number for each sequence{', or directions' * (kind != 'swap')}."
         )
     generator = torch.Generator().manual_seed(seed)
-    fit, test = _divided(target, batch, share, generator)
-    cell = cell.time_first()
-    read = (readout or (lambda outputs: outputs)) if model is None else model.readout
-    run = _Continuation(cell, read, xs[at + 1 :][:, test.to(xs.device)])
-    state = scan(cell, xs[: at + 1])[1]
-    part = StatePart.named(cell, state, name)
+    fit, test = _divided(target, given.xs.shape[1], fit_share, generator)
+    state = scan(given.cell, given.xs[: at + 1])[1]
+    part = StatePart.named(given.cell, state, name)
     flat = part.read(state).cpu()
     means = None if target is None else class_means(flat[fit], target[fit], int(target.max()) + 1)
     centre = flat[fit].mean(0) if means is None else means.mean(0)
@@ -129,14 +122,12 @@ def measure_intervention(
     _check_others(subspace, others)
 
     aims, donors = _aims(kind, flat, test, target, means, centre, generator)
+    run = _Continuation(given.cell, given.read, given.xs[at + 1 :][:, test.to(given.xs.device)])
     tested = select(state, test)
-    counts = torch.ones(steps - at - 1, len(test), dtype=torch.bool)
-    if given.mask is not None:
-        counts = given.mask.cpu()[at + 1 :][:, test]
     donor = None if donors is None else run(select(state, donors))
-    scale = Scale(answers, run(tested), donor, counts)
+    scale = Scale(answers, run(tested), donor, given.counts[at + 1 :][:, test])
 
-    def score(change: Float[Tensor, "batch size"]) -> Any:
+    def score(change: Float[Tensor, "batch size"]) -> Scores:
         return scale.score(run(part.changed(tested, change.to(_device(tested)))))
 
     change = subspace.project(aims - flat[test])
@@ -168,6 +159,52 @@ def measure_intervention(
         side_reached=scores.side,
         side_control=torch.stack([each.side for each in random]),
     )
+
+
+@dataclass(frozen=True)
+class _Sequences:
+    """The sequences in which a step follows the change, time first."""
+
+    cell: Cell
+    read: Readout
+    xs: Tensor
+    target: Int[Tensor, " batch"] | None
+    """Class of each sequence at the step of the change, numbered from 0 without gaps; -1 for those without one."""
+    counts: Bool[Tensor, "time batch"]
+    """Whether each step counts."""
+
+
+def _read(
+    network: Network,
+    inputs: Tensor,
+    variable: Tensor | None,
+    at: int,
+    readout: Readout | None,
+    mask: Tensor | None,
+    lengths: Lengths | None,
+) -> _Sequences:
+    """Return the sequences that are longer than the step of the change, with everything that belongs to them."""
+    model = network if isinstance(network, Model) else None
+    if model is not None and readout is not None:
+        raise ValueError("A Model has a readout of its own; omit readout, or pass model.cell.")
+    cell = model.cell if model is not None else as_cell(network)
+    given = read_inputs(inputs, batch_first=cell.batch_first, mask=mask)
+    present = read_inputs(inputs, batch_first=cell.batch_first, lengths=lengths).mask
+    xs = given.xs if model is None else model.encode(given.xs)
+    steps, batch = xs.shape[:2]
+    if at > steps - 2:
+        raise ValueError(
+            f"at must be at most {steps - 2}, so that a step follows it in sequences of {steps} steps, but is {at}. "
+            f"Append an input to see the effect on the last answer."
+        )
+    counts = torch.ones(steps, batch, dtype=torch.bool) if given.mask is None else given.mask.cpu()
+    going_on = torch.ones(batch, dtype=torch.bool)
+    if present is not None:
+        counts, going_on = counts & present.cpu(), present.cpu()[at + 1]
+    target = _classes_at(variable, at, steps, batch, cell.batch_first, going_on)
+    read = (readout or (lambda outputs: outputs)) if model is None else model.readout
+    chosen = None if target is None else target[going_on]
+    return _Sequences(cell.time_first(), read, xs[:, going_on.to(xs.device)], chosen, counts[:, going_on])
 
 
 @dataclass(frozen=True)
@@ -210,7 +247,7 @@ def _aims(
 
 
 def _divided(
-    target: Int[Tensor, " batch"] | None, batch: int, share: float, generator: Generator
+    target: Int[Tensor, " batch"] | None, batch: int, fit_share: float, generator: Generator
 ) -> tuple[Int[Tensor, " fit"], Int[Tensor, " test"]]:
     """Return the sequences that determine the subspace and those that are tested, with the same shares of classes."""
     fit: list[int] = []
@@ -222,10 +259,10 @@ def _divided(
     )
     for number, rows in enumerate(groups):
         if len(rows) < 2:
-            what = "sequences" if target is None else f"sequences with the label {number}"
+            what = "sequences" if target is None else f"sequences of the class {number}"
             raise ValueError(f"At least two {what} are needed, one of them to be tested, but there are {len(rows)}.")
         drawn = rows[torch.randperm(len(rows), generator=generator)].tolist()
-        first = min(max(round(share * len(rows)), 1), len(rows) - 1)
+        first = min(max(round(fit_share * len(rows)), 1), len(rows) - 1)
         fit += drawn[:first]
         test += drawn[first:]
     if len(test) < 2:
@@ -233,42 +270,37 @@ def _divided(
     return torch.tensor(sorted(fit)), torch.tensor(sorted(test))
 
 
-def _labels_at(
-    labels: Tensor | None, at: int, steps: int, batch: int, batch_first: bool
+def _classes_at(
+    variable: Tensor | None, at: int, steps: int, batch: int, batch_first: bool, going_on: Bool[Tensor, " batch"]
 ) -> Int[Tensor, " batch"] | None:
-    """Return the class of each sequence at a step, numbered from 0 without gaps; -1 for those without one."""
-    if labels is None:
+    """Return the class of each sequence at a step, numbered from 0 without gaps; -1 for those that are left out."""
+    if variable is None:
         return None
-    given = torch.as_tensor(labels).cpu()
+    given = torch.as_tensor(variable).cpu()
     if given.dim() == 2 and batch_first:
         given = given.T
     if given.shape not in ((batch,), (steps, batch)) or given.is_floating_point():
         layout = f"({batch}, {steps})" if batch_first else f"({steps}, {batch})"
         raise ValueError(
-            f"labels must be whole class numbers, ({batch},) for one per sequence or {layout} for one per step, but "
-            f"are {given.dtype} of shape {tuple(torch.as_tensor(labels).shape)}."
+            f"variable must hold whole class numbers, ({batch},) for one per sequence or {layout} for one per step, "
+            f"but is {given.dtype} of shape {tuple(torch.as_tensor(variable).shape)}."
         )
-    here = given.long() if given.dim() == 1 else given[at].long().contiguous()
+    here = (given if given.dim() == 1 else given[at]).long().masked_fill(~going_on, -1)
     classes = here[here >= 0].unique()
     if len(classes) < 2:
-        raise ValueError(f"Labels of at least two classes are needed at step {at}, but there are {classes.tolist()}.")
+        raise ValueError(f"At least two classes are needed at step {at}, but there are {classes.tolist()}.")
     return torch.where(here >= 0, torch.searchsorted(classes, here), -1)
 
 
-def _check_options(kind: str, answers: str, at: int, steps: int, share: float, controls: int) -> None:
+def _check_options(kind: str, answers: str, at: int, fit_share: float, controls: int) -> None:
     if kind not in ("erase", "swap", "transplant"):
         raise ValueError(f"kind must be 'erase', 'swap' or 'transplant', but is {kind!r}.")
     if answers not in ("values", "classes", "bits"):
         raise ValueError(f"answers must be 'values', 'classes' or 'bits', but is {answers!r}.")
     check_whole(0, at=at)
     check_whole(20, controls=controls)
-    if at > steps - 2:
-        raise ValueError(
-            f"at must be at most {steps - 2}, so that a step follows it in sequences of {steps} steps, but is {at}. "
-            f"Append an input to see the effect on the last answer."
-        )
-    if not is_number(share) or not 0 < share < 1:
-        raise ValueError(f"share must be a number between 0 and 1, but is {share!r}.")
+    if not is_number(fit_share) or not 0 < fit_share < 1:
+        raise ValueError(f"fit_share must be a number between 0 and 1, but is {fit_share!r}.")
 
 
 def _check_others(subspace: Subspace, others: Tensor) -> None:

@@ -8,7 +8,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
-from mnemoscope.lenses.bootstrap import Interval, bootstrap_interval, wilson_interval
+from mnemoscope.lenses.bootstrap import Interval, bootstrap_interval, widen_certain, wilson_interval
 from mnemoscope.lenses.result import Result
 
 SIGNIFICANT = 0.05
@@ -55,9 +55,9 @@ class Intervention(Result):
     size: float
     """Mean length of the change, as a share of the distance of a state from the mean."""
     decoded: Float[Tensor, " sequences"] | None
-    """1 for each tested sequence whose label is decoded from the subspace, else 0; None without labels."""
+    """1 for each tested sequence whose class is decoded from the subspace, else 0; None without a variable."""
     guessed: float | None
-    """Share of labels that guessing the most frequent one gets right."""
+    """Share of the sequences in which guessing the most frequent class is right."""
     possible: Float[Tensor, "steps sequences"]
     """Denominators: the largest possible effect at each later step of each sequence."""
     reached: Float[Tensor, "steps sequences"]
@@ -84,11 +84,7 @@ class Intervention(Result):
         If all answers of all sequences change, or none, it is Wilson's interval of a share of the sequences, as the
         bootstrap would return a point.
         """
-        reached, possible = self.reached.sum(0), self.possible.sum(0)
-        if self.answers != "values" and self.effect in (0.0, 1.0):
-            sequences = int((possible > 0).sum())
-            return wilson_interval(self.effect * sequences, sequences)
-        return bootstrap_interval((reached, possible), _ratio)
+        return self._share_interval(self.reached.sum(0), self.possible.sum(0))
 
     @property
     def control_effects(self) -> Float[Tensor, " controls"]:
@@ -119,6 +115,15 @@ class Intervention(Result):
         return float(self.side_reached.sum() / self.side_possible.sum())
 
     @property
+    def side_interval(self) -> Interval:
+        """Lower and upper edge of the 95% interval of `side_effect`, over sequences; as `interval`."""
+        return self._share_interval(self.side_reached, self.side_possible)
+
+    def _share_interval(self, reached: Float[Tensor, " sequences"], possible: Float[Tensor, " sequences"]) -> Interval:
+        interval, share = bootstrap_interval((reached, possible), _ratio), reached.sum() / possible.sum()
+        return interval if self.answers == "values" else widen_certain(interval, share, (possible > 0).sum())
+
+    @property
     def control_side_effects(self) -> Float[Tensor, " controls"]:
         """The same of each control."""
         return self.side_control.sum(1) / self.side_possible.sum()
@@ -135,12 +140,12 @@ class Intervention(Result):
 
     @property
     def shown(self) -> bool:
-        """Whether `p_value` is below 0.05, the interval of `excess` above 0, and the label `decodable`."""
+        """Whether `p_value` is below 0.05, the interval of `excess` above 0, and the variable `decodable`."""
         return self.p_value < SIGNIFICANT and float(self.excess_interval[0]) > 0 and self.decodable
 
     @property
     def decodable(self) -> bool:
-        """Whether the subspace decodes the labels better than guessing, by a 95% interval; True without labels."""
+        """Whether the subspace decodes the classes better than guessing, by a 95% interval; True without a variable."""
         if self.decoded is None or self.guessed is None:
             return True
         return float(wilson_interval(self.decoded.sum(), len(self.decoded))[0]) > self.guessed
@@ -149,6 +154,15 @@ class Intervention(Result):
     def by_step(self) -> Float[Tensor, " steps"]:
         """Effect at each later step; NaN where no effect is possible."""
         return self.reached.sum(1) / self.possible.sum(1)
+
+    @property
+    def by_step_interval(self) -> Interval:
+        """Lower and upper edges of the 95% intervals of `by_step`, over sequences; as `interval`."""
+        samples = (self.reached.T, self.possible.T)  # each (sequences, steps)
+        interval = bootstrap_interval(samples, lambda reached, possible: reached.sum(0) / possible.sum(0))
+        return (
+            interval if self.answers == "values" else widen_certain(interval, self.by_step, (self.possible > 0).sum(1))
+        )
 
     @property
     def control_by_step(self) -> Float[Tensor, "controls steps"]:
@@ -188,15 +202,24 @@ class Intervention(Result):
     def _side(self) -> list[str]:
         if self.kind == "erase" or not float(self.side_possible.sum()) > 0:
             return []
-        first, second = self.side_effect, float(self.control_side_effects.mean())
+        controls = self.control_side_effects
+        numbers = [
+            self.side_effect,
+            *map(float, self.side_interval),
+            *map(float, (controls.mean(), *controls.aminmax())),
+        ]
         if self.answers == "values":
-            return [f"Outputs move aside by {first**0.5:.1%} of that way, and with random subspaces {second**0.5:.1%}."]
-        return [f"Of the other answers, {first:.1%} change, and with random subspaces {second:.1%}."]
+            numbers = [number**0.5 for number in numbers]  # from squared distances to distances
+        first, low, high, second, least, most = (f"{number:.1%}" for number in numbers)
+        this, random = f"{first} (95% interval {low} to {high})", f"{second} (from {least} to {most})"
+        if self.answers == "values":
+            return [f"Outputs move aside by {this} of that way, and with random subspaces by {random}."]
+        return [f"Of the other answers, {this} change, and with random subspaces {random}."]
 
     def _verdict(self) -> str:
         low, high = (float(edge) for edge in self.excess_interval)
         finding = "The network uses what this subspace holds" if self.shown else "Nothing was shown"
-        finding = finding if self.decodable else f"{finding}, as the subspace does not hold the labels"
+        finding = finding if self.decodable else f"{finding}, as the subspace does not hold the classes"
         return (
             f"{finding}: {self.exceeded} of {len(self.control)} controls have at least this effect (p = "
             f"{self.p_value:.2g}), and the difference from their mean is {self.excess:.1%} (95% interval {low:.1%} to "
@@ -209,7 +232,7 @@ class Intervention(Result):
         low, high = (float(edge) for edge in wilson_interval(self.decoded.sum(), len(self.decoded)))
         return [
             f"The subspace decodes {float(self.decoded.mean()):.1%} (95% interval {low:.1%} to {high:.1%}) of the "
-            f"labels of these sequences, and guessing {self.guessed:.1%}; {self.fitted} others determined it."
+            f"classes of these sequences, and guessing {self.guessed:.1%}; {self.fitted} others determined it."
         ]
 
 
