@@ -96,7 +96,7 @@ class LoadingMixture:
             variance: variance of n; by default just above the smallest that is possible.
 
         >>> mixture = LoadingMixture.from_overlaps(torch.tensor([[1.5]]))
-        >>> loadings = mixture.sample(4000, seed=0)
+        >>> loadings = mixture.sample(100_000, seed=0)
         >>> round((loadings.left * loadings.right).mean().item(), 1)
         1.5
 

@@ -69,6 +69,13 @@ from mnemoscope.lenses.interference import (
     recall_interference as recall_interference,
 )
 from mnemoscope.lenses.intervention import Intervention as Intervention, measure_intervention as measure_intervention
+from mnemoscope.lenses.low_rank import (
+    LatentCell as LatentCell,
+    Reduction as Reduction,
+    mean_field as mean_field,
+    measure_reduction as measure_reduction,
+    reduce_network as reduce_network,
+)
 from mnemoscope.lenses.recall import (
     Basin as Basin,
     Load as Load,

@@ -27,6 +27,9 @@ fixed-points | all fixed points, their types and time constants, and whether the
 slow-manifold | approximate continuous memories: line, ring, plane, sphere or torus, its drift and lifetime
     Sussillo & Barak 2013; Ságodi et al. 2024 | mnemoscope.lenses:find_slow_manifold | sussillo2013 sagodi2024
     dynamics
+reduction | latent variables of a low-rank network: their flow and fixed points, exactly and as a mean field
+    Mastrogiuseppe & Ostojic 2018; Beiran et al. 2021; Dubreuil et al. 2022 | mnemoscope.lenses:measure_reduction
+    mastrogiuseppe2018 beiran2021 dubreuil2022 | dynamics
 bifurcations | fixed points tracked along training, inputs or a parameter: births, deaths, changes of stability
     Jang, section 6.1 and Fig 7 | mnemoscope.lenses:track_fixed_points | jang sussillo2013 | dynamics
 spectra | eigenvalues, Schur form, departure from normality, growth of powers, Kreiss constant, pseudospectra
