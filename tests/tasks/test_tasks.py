@@ -27,6 +27,7 @@ from mnemoscope.tasks import (
     KeyValueRecall,
     MatrixCopy,
     MatrixRecall,
+    MultiTask,
     ParametricMemory,
     PennTreebank,
     PerceptualDecision,
@@ -106,6 +107,7 @@ SMALL = {
         ReadySetGo(step=100, pulse=100),
     ],
 }
+SMALL["multi-task"] = [MultiTask(step=100, rules="Go, Dly Anti, Ctx DM 1, DMS, DNMC", noise=0, locations=2)]
 TASKS = [pytest.param(task, id=str(task)) for tasks in SMALL.values() for task in tasks]
 GENERATED = [each for each in TASKS if isinstance(each.values[0], GeneratedTask)]
 
@@ -208,7 +210,8 @@ def test_loss_is_the_mean_over_the_steps_that_count(task):
             if batch.mask[t, b]:
                 y, target = outputs[t, b], batch.targets[t, b]
                 if batch.targets.is_floating_point():
-                    total += ((y - target) ** 2).mean().item()
+                    weights = task.weights(batch)[t, b] if isinstance(task, MultiTask) else 1
+                    total += (weights * (y - target) ** 2).mean().item()
                 elif batch.targets.dtype == torch.bool:
                     p = y.sigmoid()
                     total += -torch.where(target, p, 1 - p).log().mean().item()
@@ -255,8 +258,8 @@ def memoryless(task: Task, batch: Batch) -> torch.Tensor:
         return torch.where(marker > 0, value + 0.5, 1.0)[..., None]
     if isinstance(task, VariableBinding | ResponseTask):
         return torch.zeros_like(batch.targets)
-    if isinstance(task, ReadySetGo):
-        return _mean_target_by_input(batch)
+    if isinstance(task, ReadySetGo | MultiTask):
+        return _mean_target_by_input(task, batch)
     if isinstance(task, KeyValueRecall):
         return torch.zeros(*batch.mask.shape, task.output_size)
     if isinstance(task, BitTask):
@@ -286,14 +289,18 @@ def memoryless(task: Task, batch: Batch) -> torch.Tensor:
     raise NotImplementedError(f"Write the memoryless predictor of {type(task).__name__} here.")
 
 
-def _mean_target_by_input(batch: Batch) -> torch.Tensor:
-    """Return the mean target of all counted sequences that have the same input at the same step."""
+def _mean_target_by_input(task: Task, batch: Batch) -> torch.Tensor:
+    """Return the weighted mean target of all counted sequences that have the same input at the same step."""
+    weights = task.weights(batch) if isinstance(task, MultiTask) else torch.ones_like(batch.targets)
     outputs = torch.zeros_like(batch.targets)
-    codes = batch.inputs @ torch.tensor([10.0, 1.0])  # pulse and context have few values
+    codes = batch.inputs.double() @ torch.linspace(1, 10, task.input_size, dtype=torch.float64)  # inputs are noiseless
     for t, code in enumerate(codes):
-        for value in code.unique():
-            same = (code == value) & batch.mask[t]
-            outputs[t, same] = batch.targets[t, same].mean(0)
+        _, place = code.unique(return_inverse=True)
+        counted = batch.mask[t].unsqueeze(1) * weights[t]
+        sums = torch.zeros(2, int(place.max()) + 1, task.output_size)
+        for total, values in zip(sums, (counted, counted * batch.targets[t]), strict=True):
+            total.index_add_(0, place, values)
+        outputs[t] = (sums[1] / sums[0].clamp_min(1e-9))[place]
     return outputs
 
 
@@ -308,7 +315,7 @@ def _all_lengths(task: Task) -> Task:
 )
 @pytest.mark.parametrize("task", GENERATED)
 def test_the_baseline_is_the_loss_of_its_predictor(task):
-    size = 100_000
+    size = 100_000 if task.input_size < 40 else 10_000
     batch = _all_lengths(task).batch(size, seed=0, number=0, split="test")
     errors = torch.where(batch.mask, task.errors(memoryless(task, batch), batch), 0).double().sum(0)
     counted = batch.mask.sum(0)
@@ -324,6 +331,8 @@ def test_the_baseline_is_the_loss_of_its_predictor(task):
 @pytest.mark.parametrize("task", GENERATED)
 def test_no_memoryless_predictor_beats_the_baseline(task):
     """Tabulate the best output per time and input (in bins of 1/20) on one batch, and test it on another."""
+    if isinstance(task, MultiTask):
+        pytest.skip("has too many inputs for a table of bins; the test before tabulates them")
     size = 50_000
     fill, trial = (_all_lengths(task).batch(size, seed=0, number=number, split="test") for number in (1, 2))
     values, bits = fill.targets.is_floating_point(), fill.targets.dtype == torch.bool

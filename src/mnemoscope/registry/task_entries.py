@@ -60,6 +60,8 @@ angle-memory | report the angle of a cue after a delay, as cosine and sine
 ready-set-go | measure the interval between two pulses, and produce it or a multiple of it
     Jazayeri & Shadlen 2010; Remington et al. 2018 | mnemoscope.tasks:ReadySetGo | jazayeri2010 remington2018
     cognitive, timing
+multi-task | twenty tasks of one network: responses, decisions and matches, one, several, or all interleaved
+    Yang et al. 2019 | mnemoscope.tasks:MultiTask | yang2019 | cognitive, multi-task
 same-different | whether two shapes are the same
     Webb et al. 2021; Kerg 2022, 5.4.1 | mnemoscope.tasks.relational:SameDifferent | webb2021 kerg2022 kerg2022thesis
     relational

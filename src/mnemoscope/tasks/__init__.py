@@ -13,6 +13,7 @@ from mnemoscope.tasks.cognitive import (
     AngleMemory as AngleMemory,
     ContextDecision as ContextDecision,
     DelayedMatch as DelayedMatch,
+    MultiTask as MultiTask,
     ParametricMemory as ParametricMemory,
     PerceptualDecision as PerceptualDecision,
     ReadySetGo as ReadySetGo,

@@ -152,18 +152,22 @@ class Task(ABC):
 
         Outputs are the logits of classes, the logits of bits, or the values.
         """
-        expected = (*batch.mask.shape, self.output_size)
-        if outputs.shape != expected:
-            raise ValueError(
-                f"{type(self).__name__} takes outputs of shape {expected} (time, batch, output), "
-                f"but got {tuple(outputs.shape)}."
-            )
+        self._check_outputs(outputs, batch)
         if batch.targets.is_floating_point():
             return (outputs - batch.targets).square().mean(-1)
         if batch.targets.dtype == torch.bool:
             bits = batch.targets.to(outputs.dtype)
             return binary_cross_entropy_with_logits(outputs, bits, reduction="none").mean(-1)
         return class_errors(outputs.flatten(0, 1), batch.targets.flatten()).view(batch.mask.shape)
+
+    def _check_outputs(self, outputs: Tensor, batch: Batch) -> None:
+        """Raise unless the outputs have the shape of the batch and of the task."""
+        expected = (*batch.mask.shape, self.output_size)
+        if outputs.shape != expected:
+            raise ValueError(
+                f"{type(self).__name__} takes outputs of shape {expected} (time, batch, output), "
+                f"but got {tuple(outputs.shape)}."
+            )
 
     def loss(self, outputs: Float[Tensor, "time batch output"], batch: Batch) -> Float[Tensor, ""]:
         """Return the mean error over the counted steps; 0 if there are none."""

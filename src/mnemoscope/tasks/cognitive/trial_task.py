@@ -137,12 +137,12 @@ class TrialTask(GeneratedTask):
                 raise ValueError(f"There is no condition {name!r}: choose from {listed}.{did_you_mean(name, known)}")
         columns = [torch.as_tensor(values, dtype=torch.float64) for values in {**known, **levels}.values()]
         combined = torch.cartesian_prod(*columns).reshape(-1, len(columns)).unbind(1)
-        conditions = self.allowed(dict(zip(known, combined, strict=True)))
+        conditions = self.combine(dict(zip(known, combined, strict=True)))
         return self._build(conditions, Timeline(self.epoch_steps(conditions, None)))
 
-    def allowed(self, conditions: Conditions) -> Conditions:
-        """Return the combinations that the task allows; all of them by default."""
-        return conditions
+    def combine(self, combinations: Mapping[str, Float[Tensor, " combinations"]]) -> Conditions:
+        """Return the conditions of trials with these combinations of levels; the levels themselves by default."""
+        return combinations
 
     def sample(self, batch: int, generator: torch.Generator) -> Batch:
         return self._draw_trials(batch, generator).batch
