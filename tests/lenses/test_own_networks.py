@@ -138,7 +138,7 @@ def test_figures_draw_whole_trials_of_batch_first_networks(monkeypatch):
     drawn = []
     monkeypatch.setattr(
         "mnemoscope.lenses.fixed_points.figure.project_state_space",
-        lambda fp, trajectories: drawn.append(project_state_space(fp, trajectories)) or drawn[-1],
+        lambda *given: drawn.append(project_state_space(*given)) or drawn[-1],
     )
     for network, xs in zip(pair(), (XS, XS.transpose(0, 1)), strict=True):
         fp = ms.find_fixed_points(network)

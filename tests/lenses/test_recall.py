@@ -253,7 +253,7 @@ def test_many_memories_hold_any_state_in_place():
 
 def test_basins_shrink_with_corruption_and_have_wilson_intervals(tmp_path):
     memory = EpisodicMemory(hadamard(64)[:, 1:4])
-    found = ms.measure_basin(memory, 1, [0.0, 0.25, 0.5, 1.0], trials=100, seed=3)
+    found = ms.measure_recall_basin(memory, 1, [0.0, 0.25, 0.5, 1.0], trials=100, seed=3)
     assert found.share[0] == 1
     assert found.share[3] == 0  # reversed
     assert found.share[1] > 0.9 > found.share[2]
@@ -262,9 +262,11 @@ def test_basins_shrink_with_corruption_and_have_wilson_intervals(tmp_path):
     assert (found.share <= high).all()
     assert high[3] == pytest.approx(1.96**2 / (100 + 1.96**2), rel=1e-3)  # Wilson's interval for 0 of 100
     assert 0.25 < found.radius < 0.5
-    assert torch.equal(found.returned, ms.measure_basin(memory, 1, [0.0, 0.25, 0.5, 1.0], trials=100, seed=3).returned)
+    assert torch.equal(
+        found.returned, ms.measure_recall_basin(memory, 1, [0.0, 0.25, 0.5, 1.0], trials=100, seed=3).returned
+    )
     found.save(tmp_path / "basin.safetensors")
-    assert ms.lenses.Basin.load(tmp_path / "basin.safetensors").summary() == found.summary()
+    assert ms.lenses.RecallBasin.load(tmp_path / "basin.safetensors").summary() == found.summary()
     assert found.figure().axes
 
 
@@ -276,12 +278,12 @@ def test_basins_shrink_with_corruption_and_have_wilson_intervals(tmp_path):
         (lambda: ms.measure_load(9, [3, 2]), "that rise"),
         (lambda: ms.measure_load(9, [1], corruption=1.5), "between 0 and 1"),
         (lambda: ms.measure_load(9, [1], seeds=0), "seeds must be"),
-        (lambda: ms.measure_basin(cycle(3), 7, [0.1]), "There are 3 memories"),
-        (lambda: ms.measure_basin(cycle(3), 0, [0.2, 0.1]), "that rise"),
-        (lambda: ms.measure_basin(cycle(3), 0, [0.1], 0), "trials must be"),
-        (lambda: ms.measure_basin(cycle(3), 0, [0.1], threshold=2.0), "threshold"),
+        (lambda: ms.measure_recall_basin(cycle(3), 7, [0.1]), "There are 3 memories"),
+        (lambda: ms.measure_recall_basin(cycle(3), 0, [0.2, 0.1]), "that rise"),
+        (lambda: ms.measure_recall_basin(cycle(3), 0, [0.1], 0), "trials must be"),
+        (lambda: ms.measure_recall_basin(cycle(3), 0, [0.1], threshold=2.0), "threshold"),
         (lambda: ms.measure_load(9, [1]).mean("nonsense"), "quantity must be"),
-        (lambda: ms.measure_basin(EpisodicMemory(torch.zeros(4, 2)), 0, [0.1]), "is empty"),
+        (lambda: ms.measure_recall_basin(EpisodicMemory(torch.zeros(4, 2)), 0, [0.1]), "is empty"),
     ],
 )
 def test_wrong_arguments_of_load_and_basin_raise(call, message):
@@ -357,7 +359,9 @@ def test_logistic_features_recall_a_sequence_exactly():
     found = ms.measure_recall(EpisodicMemory(BALANCED, 1.2 * Phi, "logistic"), 0, periods=6)
     assert found.sequence[:, 0].tolist() == [1, 2, 0, 1, 2, 0]
     assert found.exact.all()
-    assert ms.measure_basin(EpisodicMemory(BALANCED, None, "logistic"), 1, [0.0, 0.1], trials=20).share.tolist() == [
+    assert ms.measure_recall_basin(
+        EpisodicMemory(BALANCED, None, "logistic"), 1, [0.0, 0.1], trials=20
+    ).share.tolist() == [
         1,
         1,
     ]

@@ -5,6 +5,7 @@ Every function that draws takes `colours` by the names of `LIGHT` and the `font_
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import ceil, floor, log10
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,27 @@ def style_axes(axes: Any, colours: Colours, font_size: float) -> None:
     legend = axes.get_legend()
     for text in [*axes.texts, *(legend.get_texts() if legend else ())]:
         text.set_size(font_size - 1)
+
+
+def add_space(figure: Any, dimensions: int, place: Any = 111) -> Any:
+    """Add axes of two dimensions, or of three with a pale grid, at a place of a grid."""
+    if dimensions != 3:
+        return figure.add_subplot(place)
+    from matplotlib import rc_context
+
+    with rc_context({"grid.color": "0.9", "grid.linewidth": 0.6}):
+        return figure.add_subplot(place, projection="3d")
+
+
+def label_axes(axes: Any, labels: Sequence[str], font_size: float = 9) -> None:
+    """Label two or three axes, and make the box of three less prominent than its content."""
+    axes.set(**dict(zip(("xlabel", "ylabel", "zlabel"), labels, strict=False)))
+    if len(labels) == 3:
+        for axis in (axes.xaxis, axes.yaxis, axes.zaxis):
+            axis.set_pane_color((1, 1, 1, 0))
+        axes.locator_params(nbins=4)
+        axes.tick_params(labelsize=font_size - 1)
+        axes.set_box_aspect(None, zoom=0.98)
 
 
 def label_log_axis(axes: Any) -> None:

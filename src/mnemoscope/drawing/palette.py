@@ -16,6 +16,9 @@ PALETTE: dict[str, tuple[str, str]] = {
 }
 """Colours on a light and on a dark background. Any two differ by more than 20 in CIELAB, also for colour-blind eyes."""
 
+CATEGORIES = ("stable", "unstable", "saddle-1", "slow", "marginal", "saddle-2", "saddle-3")
+"""Names of the colours of lines that differ in kind, such as conditions, in the order of their use."""
+
 LIGHT: dict[str, str] = {
     "ink": "#1b1f24",
     "muted": "#59626c",

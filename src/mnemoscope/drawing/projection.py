@@ -1,10 +1,11 @@
-"""High-dimensional states in two or three coordinates, by principal components."""
+"""High-dimensional states in two or three coordinates: principal components, given directions, or single units."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -16,17 +17,22 @@ DIMENSIONS = 3
 LARGEST_SAMPLE = 2000
 """Principal components are computed from at most this many states, drawn at random with a fixed seed."""
 
+ChosenAxes = Mapping[str, Any] | Sequence[int]
+"""Directions (size,) of the axes of a figure by name, such as {"choice": readout.weight[0]}, or numbers of units."""
+
 
 @dataclass(frozen=True)
 class Projection:
-    """An orthogonal projection of states (..., size) to at most three coordinates (..., dims)."""
+    """A projection of states (..., size) to at most three coordinates (..., dims), their products with unit vectors."""
 
     centre: np.ndarray
     """State that is projected to the origin (size,)."""
     axes: np.ndarray
-    """Orthonormal rows (dims, size)."""
+    """Rows of unit length (dims, size), orthogonal unless they were given."""
     share: tuple[float, ...] | None
     """Share of the variance along each axis; None where the axes are the coordinates of the states."""
+    names: tuple[str, ...] = ()
+    """Names of axes that were given; empty for others."""
 
     def __call__(self, states: np.ndarray) -> np.ndarray:
         return (states - self.centre) @ self.axes.T
@@ -34,6 +40,8 @@ class Projection:
     @property
     def labels(self) -> tuple[str, ...]:
         """One label per axis."""
+        if self.names:
+            return self.names
         if self.share is None:
             return tuple(f"state {axis + 1}" for axis in range(len(self.axes)))
         return tuple(
@@ -61,6 +69,41 @@ def principal_projection(
     axes = np.array(found)
     axes *= np.sign(np.take_along_axis(axes, np.abs(axes).argmax(1)[:, None], 1))  # the same sign in every run
     return Projection(centre, axes, (*shares, 0.0, 0.0, 0.0)[:DIMENSIONS])
+
+
+def chosen_projection(states: Float[Tensor, "points size"], axes: ChosenAxes) -> Projection:
+    """Return the projection onto one to three given directions or units.
+
+    Coordinates are products with the directions, scaled to unit length; directions that are not orthogonal are kept as
+    they are. With one direction, the second axis is the first principal component of the rest of the states.
+    """
+    size = states.shape[1]
+    given = {name: _direction(name, axis, size) for name, axis in axes.items()} if isinstance(axes, Mapping) else {}
+    if not isinstance(axes, Mapping):
+        for unit in axes:
+            if isinstance(unit, bool) or not isinstance(unit, int) or not 0 <= unit < size:
+                raise ValueError(f"axes as numbers are units from 0 to {size - 1}, but {unit!r} was given.")
+            given[f"unit {unit}"] = np.eye(size)[unit]
+    if not 1 <= len(given) <= min(DIMENSIONS, size):
+        raise ValueError(f"A figure has 1 to {min(DIMENSIONS, size)} different axes here, but {len(given)} were given.")
+    names, rows = tuple(given), np.stack(list(given.values()))
+    if len(rows) > 1 or size == 1:
+        return Projection(np.zeros(size), rows, None, names)
+    sample = _finite_sample(states)
+    rest = sample - (sample @ rows[0])[:, None] * rows[0]
+    centre = rest.mean(0) if len(rest) else np.zeros(size)
+    found = _complete_basis([rows[0]], chain(_principal_components(rest - centre)[1], np.eye(min(size, 6), size)))
+    return Projection(centre, np.stack(found[:2]), None, (*names, f"PC 1 without {names[0]}"))
+
+
+def _direction(name: str, axis: Any, size: int) -> np.ndarray:
+    direction = to_array(axis) if isinstance(axis, Tensor) else np.asarray(axis, dtype=float)
+    if direction.shape != (size,):
+        raise ValueError(f"The axis {name!r} must have {size} numbers, but its shape is {direction.shape}.")
+    length = float(np.linalg.norm(direction))
+    if not 0 < length < np.inf:
+        raise ValueError(f"The axis {name!r} must be a finite direction of a length above 0.")
+    return direction / length
 
 
 def join_lines(lines: np.ndarray) -> np.ndarray:

@@ -11,13 +11,16 @@ from torch import Tensor
 
 from mnemoscope.base.array_types import Float
 from mnemoscope.cells import Cell
+from mnemoscope.drawing.axes import new_figure
+from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE
 from mnemoscope.inspection.options import InspectionOptions
 from mnemoscope.inspection.page import describe_input
 from mnemoscope.inspection.slow_manifold import inspect_slow_manifold, slow_manifold_section
-from mnemoscope.lenses import Box, Dynamics, FixedPoints, SlowManifold
+from mnemoscope.lenses import Box, ByCondition, Dynamics, FixedPoints, SlowManifold, by_condition
+from mnemoscope.lenses.conditions.figure import draw_by_condition
 from mnemoscope.lenses.result import Result
 from mnemoscope.report import InspectedNetwork, Section, lens_sections
-from mnemoscope.report.markup import table_markup
+from mnemoscope.report.markup import figure_markup, table_markup
 from mnemoscope.report.numbers import pluralise
 
 TRAJECTORIES = 24
@@ -35,7 +38,7 @@ class Mechanism:
     constant_input: str
     """The input of the first context, as text."""
     fixed_points: FixedPoints | None = None
-    contexts: dict[str, FixedPoints] = field(default_factory=dict)
+    contexts: Mapping[str, FixedPoints] = field(default_factory=dict)
     settling: SlowManifold | None = None
     """Where most states settle, if the page should say it; false if that is no manifold."""
     sections: list[Section] = field(default_factory=list)
@@ -81,12 +84,13 @@ def inspect_mechanism(
         paths = _relaxations(first, None, options.seed) if visited is None else visited
         return Mechanism(paths, describe_input(first))
     pool = None if visited is None else starts(sample_states(visited.flatten(0, 1), options.starts, options.seed))
-    points = {name: options.search(dynamics, pool) for name, dynamics in contexts.items()}
-    fp = next(iter(points.values()))
+    points = by_condition(options.search, contexts, pool=pool)
+    fp = points.results[0]
+    assert isinstance(fp, FixedPoints)
     paths = _relaxations(first, fp, options.seed) if visited is None else visited
     found = Mechanism(paths, describe_input(first), fp, points if len(points) > 1 else {}, lenses=["fixed-points"])
     if len(points) > 1:
-        found.sections.append(contexts_section(points))
+        found.sections.append(contexts_section(points, None if visited is None else visited[:, :TRAJECTORIES]))
     if wanted("slow-manifold"):
         found.settling = inspect_slow_manifold(first, paths, fp, options.seed)
         if found.slow_manifold is not None:
@@ -98,8 +102,8 @@ def inspect_mechanism(
     return found
 
 
-def contexts_section(points: Mapping[str, FixedPoints]) -> Section:
-    """Return the section that compares the fixed points in several contexts."""
+def contexts_section(points: ByCondition, trajectories: Float[Tensor, "time batch size"] | None) -> Section:
+    """Return the section that compares the fixed points in several contexts, in a table and in one projection."""
     rows = [
         (
             name,
@@ -116,7 +120,9 @@ def contexts_section(points: Mapping[str, FixedPoints]) -> Section:
         f"The network was searched in {pluralise(len(points), 'context')}, each a constant input. The other sections "
         f"are about the first one, {next(iter(points))!r}."
     )
-    return Section("Contexts", lead, table)
+    figure = draw_by_condition(points, trajectories, COLOUR, figure=new_figure(6.4, 5.4), font_size=PAGE_FONT_SIZE)
+    alt = "Fixed points of all contexts in one projection."
+    return Section("Contexts", lead, table + figure_markup(figure, "contexts", alt=alt))
 
 
 def sample_states(states: Float[Tensor, "states size"], number: int, seed: int) -> Float[Tensor, "starts size"]:

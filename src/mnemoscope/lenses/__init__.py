@@ -14,6 +14,7 @@ from mnemoscope.lenses.attractors import (
     find_cycles as find_cycles,
     lyapunov_spectrum as lyapunov_spectrum,
 )
+from mnemoscope.lenses.basins import Basins as Basins, measure_basin as measure_basin
 from mnemoscope.lenses.behaviour import (
     Behaviour as Behaviour,
     SpanScores as SpanScores,
@@ -31,7 +32,9 @@ from mnemoscope.lenses.capacity import (
     memory_capacity as memory_capacity,
 )
 from mnemoscope.lenses.closed_loop import Loops as Loops, close_loop as close_loop, find_loops as find_loops
+from mnemoscope.lenses.conditions import ByCondition as ByCondition, by_condition as by_condition
 from mnemoscope.lenses.design import MemoryDesign as MemoryDesign, design_memory as design_memory
+from mnemoscope.lenses.diffusion import Diffusion as Diffusion, measure_diffusion as measure_diffusion
 from mnemoscope.lenses.dynamics import Dynamics as Dynamics
 from mnemoscope.lenses.energy import (
     EnergyDescent as EnergyDescent,
@@ -77,17 +80,21 @@ from mnemoscope.lenses.low_rank import (
     reduce_network as reduce_network,
 )
 from mnemoscope.lenses.recall import (
-    Basin as Basin,
     Load as Load,
     MemoryClass as MemoryClass,
     MemoryClasses as MemoryClasses,
     Recall as Recall,
+    RecallBasin as RecallBasin,
     classify_memories as classify_memories,
-    measure_basin as measure_basin,
     measure_load as measure_load,
     measure_recall as measure_recall,
+    measure_recall_basin as measure_recall_basin,
 )
-from mnemoscope.lenses.recording import Recording as Recording, record_activity as record_activity
+from mnemoscope.lenses.recording import (
+    Recording as Recording,
+    record_activity as record_activity,
+    regression_axes as regression_axes,
+)
 from mnemoscope.lenses.relations import (
     Drift as Drift,
     Generalisation as Generalisation,
@@ -100,6 +107,10 @@ from mnemoscope.lenses.relations import (
 from mnemoscope.lenses.replacement import (
     MeasuredInfluence as MeasuredInfluence,
     measure_influence as measure_influence,
+)
+from mnemoscope.lenses.selection import (
+    SelectionVectors as SelectionVectors,
+    selection_vectors as selection_vectors,
 )
 from mnemoscope.lenses.slow_manifold import (
     SlowManifold as SlowManifold,
@@ -122,6 +133,7 @@ from mnemoscope.lenses.transition_operators import (
     Transitions as Transitions,
     transitions as transitions,
 )
+from mnemoscope.lenses.traversal import Traversal as Traversal, measure_speed as measure_speed
 from mnemoscope.lenses.variables import (
     MemoryBasis as MemoryBasis,
     Variables as Variables,

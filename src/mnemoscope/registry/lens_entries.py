@@ -17,6 +17,8 @@ behaviour | what a network answers on trials: inputs, targets and outputs, and s
     mnemoscope | mnemoscope.lenses:record_behaviour | mnemoscope | behaviour
 activity | the activity of all units of a network in trials, with the conditions and epochs of the trials
     mnemoscope | mnemoscope.lenses:record_activity | mnemoscope | behaviour, populations
+speed | how fast the trajectory of each condition is traversed, and its distance from a reference
+    Remington et al. 2018 | mnemoscope.lenses:measure_speed | remington2018 | behaviour, populations
 influence | how much every past input matters for every output, exactly: value path, full derivative, whole network
     mnemoscope; Ali et al. 2024; Hutchinson 1990 | mnemoscope.lenses:influence
     mnemoscope ali2024 hutchinson1990 | behaviour
@@ -24,12 +26,18 @@ measured-influence | how much an input k steps ago changes outputs and states: i
     mnemoscope | mnemoscope.lenses:measure_influence | mnemoscope | behaviour
 fixed-points | all fixed points, their types and time constants, and whether the set is complete
     Sussillo & Barak 2013; Jang, Eq 1-13 | mnemoscope.lenses:find_fixed_points | sussillo2013 jang | dynamics
+conditions | any lens on a system at several constant inputs, such as contexts or epochs, with results by name
+    mnemoscope | mnemoscope.lenses:by_condition | mnemoscope | dynamics
+selection-vectors | left eigenvectors of the slowest modes: how strongly each input is integrated at each fixed point
+    Mante et al. 2013 | mnemoscope.lenses:selection_vectors | mante2013 | dynamics
 slow-manifold | approximate continuous memories: line, ring, plane, sphere or torus, its drift and lifetime
     Sussillo & Barak 2013; Ságodi et al. 2024 | mnemoscope.lenses:find_slow_manifold | sussillo2013 sagodi2024
     dynamics
 reduction | latent variables of a low-rank network: their flow and fixed points, exactly and as a mean field
     Mastrogiuseppe & Ostojic 2018; Beiran et al. 2021; Dubreuil et al. 2022 | mnemoscope.lenses:measure_reduction
     mastrogiuseppe2018 beiran2021 dubreuil2022 | dynamics
+diffusion | how noise spreads the value that a line or ring holds, from left tangent vectors and by simulation
+    mnemoscope | mnemoscope.lenses:measure_diffusion | mnemoscope | dynamics
 bifurcations | fixed points tracked along training, inputs or a parameter: births, deaths, changes of stability
     Jang, section 6.1 and Fig 7 | mnemoscope.lenses:track_fixed_points | jang sussillo2013 | dynamics
 spectra | eigenvalues, Schur form, departure from normality, growth of powers, Kreiss constant, pseudospectra
@@ -57,8 +65,8 @@ memory-classes | which fixed points of an episodic memory are stored, reversed, 
 load | how many random patterns an episodic memory recalls from corrupted starts (measured)
     Hopfield 1982; Karuvally et al. 2023 | mnemoscope.lenses:measure_load | hopfield1982 karuvally2023
     episodic memory, capacity
-basin | number of flipped signs from which a stored memory is still recalled
-    Hopfield 1982; Karuvally et al. 2023 | mnemoscope.lenses:measure_basin | hopfield1982 karuvally2023
+recall-basin | number of flipped signs from which a stored memory is still recalled
+    Hopfield 1982; Karuvally et al. 2023 | mnemoscope.lenses:measure_recall_basin | hopfield1982 karuvally2023
     episodic memory, capacity
 energy | whether an energy of an episodic memory or Elman network must fall along trajectories, and where it rises
     Karuvally et al. 2023, Eq 3 and supplement, Eq 25 | mnemoscope.lenses:energy_descent | karuvally2023 | dynamics
@@ -66,6 +74,8 @@ variables | which variable a network holds in which direction and when: decoded,
     Karuvally et al. 2023, sections 5 to 11 | mnemoscope.lenses:find_variables | karuvally2023 | variable binding
 intervention | a variable in the state is erased, swapped or transplanted: effect on answers, beside random subspaces
     mnemoscope | mnemoscope.lenses:measure_intervention | mnemoscope | variable binding
+basin | from which perturbations, by size and direction, a network returns to the same fixed point or cycle
+    mnemoscope | mnemoscope.lenses:measure_basin | mnemoscope | dynamics
 cycles | limit cycles of any period and stability, their Floquet multipliers, and whether the set is complete
     Jang, section 9.1 | mnemoscope.lenses:find_cycles | jang sussillo2013 | dynamics
 lyapunov | Lyapunov exponents with errors, at constant or changing input: chaos, its dimension, echo state property

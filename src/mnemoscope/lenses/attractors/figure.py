@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mnemoscope.drawing.axes import new_figure, style_axes
+from mnemoscope.drawing.axes import label_axes, new_figure, style_axes
 from mnemoscope.drawing.palette import LIGHT
 from mnemoscope.drawing.projection import principal_projection
 from mnemoscope.lenses.attractors.cycles_result import Cycles
 from mnemoscope.lenses.attractors.lyapunov_result import LyapunovSpectrum
 from mnemoscope.lenses.attractors.result import UNDEFINED, Attractors, Kind
-from mnemoscope.lenses.fixed_points.figure import label_axes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

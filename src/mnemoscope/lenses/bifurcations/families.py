@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
+from dataclasses import dataclass
 from itertools import pairwise
 from math import isfinite
 from typing import Any
@@ -57,22 +58,59 @@ def interpolate_weights(cells: Sequence[Cell | nn.Module], at: Sequence[float], 
     return family
 
 
+@dataclass(frozen=True)
+class InputFamily:
+    """One network at constant inputs that are linear in a parameter between given ones."""
+
+    cell: Cell | nn.Module
+    inputs: Float[Tensor, "snapshots features"]
+    at: tuple[float, ...]
+    """The parameter of each input."""
+    parameter: str
+    """Name of the parameter with its unit, the label of the axis."""
+    options: dict[str, Any]
+    """Options of `Dynamics`."""
+
+    def __call__(self, parameter: float) -> Dynamics:
+        left, share = _position(self.at, parameter)
+        return Dynamics(self.cell, (1 - share) * self.inputs[left] + share * self.inputs[left + 1], **self.options)
+
+
 def interpolate_inputs(
-    cell: Cell | nn.Module, inputs: Float[Tensor, "snapshots ..."], at: Sequence[float] | None = None, **options: Any
-) -> Family:
+    cell: Cell | nn.Module,
+    inputs: Float[Tensor, "snapshots ..."] | Mapping[float, Any],
+    at: Sequence[float] | None = None,
+    *,
+    parameter: str = "parameter",
+    unit: str = "",
+    **options: Any,
+) -> InputFamily:
     """Return one network at constant inputs that are linear in the parameter between given ones.
 
     Args:
         cell: the network.
-        inputs: (snapshots, features).
-        at: the parameter of each input, increasing; 0, 1, 2 ... by default.
+        inputs: an input for each parameter, {-1.0: left, 1.0: right}; or a tensor (snapshots, features), with the
+            parameters in `at`. `recording.inputs_along("coherence", epoch="stimulus")` makes them from trials.
+        at: the parameter of each row of a tensor, increasing; 0, 1, 2 ... by default.
+        parameter: name of the parameter for figures: "coherence".
+        unit: unit of the parameter for figures: "%".
         options: options of `Dynamics` other than its input.
 
+    `ms.track_fixed_points(stimulus)` tracks the fixed points along such a family, with its label on the axis:
+
+    >>> stimulus = interpolate_inputs(torch.nn.GRU(2, 8), {-1.0: [-1.0, 0.0], 1.0: [1.0, 0.0]}, parameter="coherence")
+    >>> stimulus.parameter, stimulus(0.5).input.tolist()
+    ('coherence', [[0.5, 0.0]])
     >>> family = interpolate_inputs(torch.nn.GRU(2, 8), torch.tensor([[0.0, 0.0], [1.0, -1.0]]))
     >>> family(0.25).input
     tensor([[ 0.2500, -0.2500]], dtype=torch.float64)
 
     """
+    if isinstance(inputs, Mapping):
+        if at is not None:
+            raise ValueError("The inputs have their parameters as keys: omit at.")
+        at = sorted(inputs)
+        inputs = torch.stack([torch.as_tensor(inputs[place]).detach().double() for place in at])
     inputs = torch.as_tensor(inputs).detach().double()
     if inputs.dim() != 2:
         raise ValueError(f"The inputs must have shape (snapshots, features), but have {tuple(inputs.shape)}.")
@@ -81,12 +119,7 @@ def interpolate_inputs(
     parameters = increasing_parameters(range(len(inputs)) if at is None else at)
     if len(parameters) != len(inputs):
         raise ValueError(f"Each input needs its parameter, but there are {len(inputs)} and {len(parameters)}.")
-
-    def family(parameter: float) -> Dynamics:
-        left, share = _position(parameters, parameter)
-        return Dynamics(cell, (1 - share) * inputs[left] + share * inputs[left + 1], **options)
-
-    return family
+    return InputFamily(cell, inputs, parameters, f"{parameter} ({unit})" if unit else parameter, options)
 
 
 def increasing_parameters(at: Sequence[float]) -> tuple[float, ...]:

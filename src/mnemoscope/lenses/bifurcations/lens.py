@@ -14,7 +14,7 @@ from mnemoscope.lenses.bifurcations.branch_tracker import BranchTracker
 from mnemoscope.lenses.bifurcations.branches import BranchPoint
 from mnemoscope.lenses.bifurcations.detection import detect_bifurcations
 from mnemoscope.lenses.bifurcations.events import Bifurcation
-from mnemoscope.lenses.bifurcations.families import Family, increasing_parameters
+from mnemoscope.lenses.bifurcations.families import Family, InputFamily, increasing_parameters
 from mnemoscope.lenses.bifurcations.predictor_corrector import PredictorCorrector
 from mnemoscope.lenses.bifurcations.result import BifurcationDiagram
 from mnemoscope.lenses.bifurcations.snapshots import SnapshotSearch, StartsAt
@@ -23,12 +23,14 @@ from mnemoscope.lenses.dynamics import Dynamics
 
 TOLERANCE = 1e-4
 """Default tolerance as a share of the range of the parameter."""
+SNAPSHOTS = 9
+"""Evenly spread snapshots along a family of inputs."""
 
 
 @show_slow("bifurcations")
 def track_fixed_points(
     family: Family,
-    at: Sequence[float],
+    at: Sequence[float] | None = None,
     *,
     starts: StartsAt = "adaptive",
     tolerance: float | None = None,
@@ -36,7 +38,7 @@ def track_fixed_points(
     count_at: Sequence[float] | None = None,
     seed: int = 0,
     progress: bool = False,
-    parameter: str = "parameter",
+    parameter: str | None = None,
 ) -> BifurcationDiagram:
     """Track all fixed points of a family over its parameter, and locate the bifurcations (Jang, section 6.1).
 
@@ -49,7 +51,8 @@ def track_fixed_points(
     Args:
         family: a function from a parameter to the system there; `interpolate_weights(cells, at)` and
             `interpolate_inputs(cell, inputs)` make such functions.
-        at: parameters of the snapshots, increasing. The family is evaluated between them as well.
+        at: parameters of the snapshots, increasing. The family is evaluated between them as well. By default, for
+            `interpolate_inputs`, the parameters of the given inputs and at least 9 evenly spread ones.
         starts: starts of the search at each snapshot: states (starts, size), a strategy, "adaptive", or a function that
             returns states for a parameter (trajectories of that snapshot, say). Midpoints of the points found are
             added.
@@ -60,7 +63,7 @@ def track_fixed_points(
             (more than 300 numbers); all by default. Crossings of +1 show in the index in any case.
         seed: seed of the strategies that draw at random.
         progress: show a progress bar.
-        parameter: name of the parameter for figures: "gain", "training step".
+        parameter: name of the parameter for figures: "gain", "training step"; by default that of the family.
 
     >>> import mnemoscope as ms
     >>> def family(gain):
@@ -75,7 +78,8 @@ def track_fixed_points(
             f"family must be a function from a parameter to a Dynamics, but is a {type(family).__name__}; "
             f"interpolate_weights(cells, at) makes one from snapshots of a cell."
         )
-    parameters = increasing_parameters(at)
+    parameters = increasing_parameters(_snapshots(family) if at is None else at)
+    parameter = parameter or (family.parameter if isinstance(family, InputFamily) else "parameter")
     check_whole(1, eigenvalues=eigenvalues)
     check_whole(0, seed=seed)
     if tolerance is not None and not isinstance(tolerance, int | float):
@@ -100,6 +104,17 @@ def track_fixed_points(
         tracker.run()
         found = detect_bifurcations(tracker)
     return replace(_diagram(tracker, found, symmetric), parameter=parameter)
+
+
+def _snapshots(family: Family) -> list[float]:
+    """Return the parameters at which the inputs of a family are given, and evenly spread ones between its ends."""
+    if not isinstance(family, InputFamily):
+        raise ValueError("Pass the parameters of the snapshots, at=[...]: this family does not have any.")
+    low, high = family.at[0], family.at[-1]
+    even = [low + (high - low) * step / (SNAPSHOTS - 1) for step in range(SNAPSHOTS)]
+    even[-1] = high
+    apart = (high - low) / (4 * SNAPSHOTS)
+    return sorted([*family.at, *(place for place in even if min(abs(place - given) for given in family.at) > apart)])
 
 
 def _checked_tolerance(tolerance: float | None, parameters: tuple[float, ...]) -> float:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,11 +10,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
-from mnemoscope.drawing.axes import new_figure
-from mnemoscope.drawing.palette import PALETTE
-from mnemoscope.drawing.projection import join_lines
+from mnemoscope.drawing.axes import add_space, label_axes, new_figure
+from mnemoscope.drawing.palette import LIGHT, PALETTE
+from mnemoscope.drawing.projection import ChosenAxes, join_lines
 from mnemoscope.lenses.fixed_points.result import FixedPoints
 from mnemoscope.lenses.fixed_points.view import StateSpaceView, project_state_space
+from mnemoscope.lenses.recording.paths import Colouring, as_recording, condition_paths, draw_condition_paths
+from mnemoscope.lenses.recording.result import Recording
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -63,23 +64,34 @@ def drawn_eigenvalues(fp: FixedPoints) -> NDArray[np.complex128]:
     return fp.eigenvalues[:, :modes].numpy()
 
 
-def draw_fixed_points(fp: FixedPoints, trajectories: Float[Tensor, "time batch size"] | None = None) -> Figure:
+def draw_fixed_points(
+    fp: FixedPoints,
+    trajectories: Float[Tensor, "time batch size"] | Recording | None = None,
+    *,
+    colour: Colouring | None = None,
+    axes: ChosenAxes | None = None,
+) -> Figure:
     """Draw the state space with trajectories, fixed points and unstable directions, next to the eigenvalues.
 
     Needs the `report` extra. The figure belongs to no window: show it in a notebook, or call its `savefig`.
     """
+    if trajectories is None and colour is not None:
+        raise ValueError("colour is the condition of trajectories: pass a recording or states to draw.")
+    states = trajectories.activity if isinstance(trajectories, Recording) else trajectories
+    view = project_state_space(fp, states, axes)
     figure = new_figure(11, 5.2)
-    from matplotlib import rc_context
-
-    view = project_state_space(fp, trajectories)
     grid = figure.add_gridspec(1, 2, wspace=0.12)
-    with rc_context({"grid.color": "0.9", "grid.linewidth": 0.6}):
-        left: Any = figure.add_subplot(grid[0], projection="rectilinear" if len(view.labels) == 2 else "3d")
+    left = add_space(figure, len(view.labels), grid[0])
+    if trajectories is not None and colour is not None:
+        draw_condition_paths(left, condition_paths(*as_recording(trajectories, colour), LIGHT), view.project)
+        view = replace(view, paths=view.paths[:0])  # drawn already
     _draw_states(left, fp, view)
     _draw_eigenvalues(figure.add_subplot(grid[1]), fp)
     handles, labels = left.get_legend_handles_labels()
     if handles:
-        legend = figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
+        legend = figure.legend(
+            handles, labels, loc="outside lower center", ncols=3 if len(labels) < 10 else 5, frameon=False, fontsize=9
+        )
         for handle in filter(None, legend.legend_handles):
             handle.set(alpha=1)
     return figure
@@ -119,17 +131,6 @@ def _draw_eigenvalues(axes: Any, fp: FixedPoints) -> None:
     axes.set(xlabel="Re λ", ylabel="Im λ")
     axes.set_title("Eigenvalues; stable " + ("left of the line" if fp.continuous else "inside the circle"), fontsize=11)
     axes.spines[["top", "right"]].set_visible(False)
-
-
-def label_axes(axes: Any, labels: Sequence[str], font_size: float = 9) -> None:
-    """Label two or three axes, and make the box of three less prominent than its content."""
-    axes.set(**dict(zip(("xlabel", "ylabel", "zlabel"), labels, strict=False)))
-    if len(labels) == 3:
-        for axis in (axes.xaxis, axes.yaxis, axes.zaxis):
-            axis.set_pane_color((1, 1, 1, 0))
-        axes.locator_params(nbins=4)
-        axes.tick_params(labelsize=font_size - 1)
-        axes.set_box_aspect(None, zoom=0.98)
 
 
 def _label(key: str, up: int) -> str:

@@ -14,8 +14,12 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Bool, Complex, Float, Int
+from mnemoscope.base.trial_table import Condition
+from mnemoscope.drawing.projection import ChosenAxes
+from mnemoscope.lenses.fixed_points.eigenvectors import left_eigenvectors
 from mnemoscope.lenses.fixed_points.linear_algebra import inverse_and_index
 from mnemoscope.lenses.fixed_points.stability import ARNOLDI, growth, unstable_directions
+from mnemoscope.lenses.recording.result import Recording
 from mnemoscope.lenses.result import Result
 
 if TYPE_CHECKING:
@@ -23,6 +27,9 @@ if TYPE_CHECKING:
 
 MARGIN = 1e-5
 """A mode that grows or decays by less than this per step (for a flow: per 1 / rate) counts as marginal."""
+ILL_CONDITIONED = 1e6
+"""Condition number from which an eigenvalue is ill-conditioned: a change of the Jacobian moves it a million times as
+far, and its eigenvectors are not reliable."""
 
 
 class Status(IntEnum):
@@ -195,8 +202,34 @@ class FixedPoints(Result):
 
     @property
     def eigenvectors(self) -> Complex[Tensor, "points size size"]:
-        """Right eigenvectors in columns, in the order of `eigenvalues`."""
+        """Right eigenvectors of unit length in columns, in the order of `eigenvalues`."""
         return self._eigen[1]
+
+    @cached_property
+    def left_eigenvectors(self) -> Complex[Tensor, "points size size"]:
+        """Left eigenvectors in columns, in the order of `eigenvalues`: L^T R = I with the right ones, R.
+
+        The product of a state's deviation with a column is its coordinate along that mode. Columns of a defective
+        eigenvalue, which has too few eigenvectors, are long or NaN: see `ill_conditioned`.
+        """
+        J, (values, right) = self.jacobians.cpu().numpy(), (part.numpy() for part in self._eigen)
+        left = [left_eigenvectors(*point) for point in zip(J, values, right, strict=True)]
+        return torch.from_numpy(np.stack(left)) if left else torch.zeros_like(self.eigenvectors)
+
+    @property
+    def eigenvalue_conditions(self) -> Float[Tensor, "points size"]:
+        """Condition number of each eigenvalue, 1 / |l^T r| for l and r of unit length: 1 if the Jacobian is normal.
+
+        A small change of the Jacobian moves the eigenvalue by at most this many times its norm. It is infinite where
+        the eigenvalue is defective to rounding.
+        """
+        conditions = self.left_eigenvectors.abs().square().sum(1).sqrt() * self.eigenvectors.norm(dim=1)
+        return conditions.nan_to_num(nan=torch.inf)
+
+    @property
+    def ill_conditioned(self) -> Bool[Tensor, "points size"]:
+        """Whether each eigenvalue is so ill-conditioned that its eigenvectors are not reliable."""
+        return self.eigenvalue_conditions > ILL_CONDITIONED
 
     @cached_property
     def growth(self) -> Float[Tensor, "points size"]:
@@ -323,17 +356,28 @@ class FixedPoints(Result):
         """Return the number and kinds of the points, the completeness of the set and the outcome of the starts."""
         return " ".join(_sentences(self))
 
-    def figure(self, trajectories: Float[Tensor, "time batch size"] | None = None) -> Figure:
+    def figure(
+        self,
+        trajectories: Float[Tensor, "time batch size"] | Recording | None = None,
+        *,
+        colour: str | tuple[str, ...] | Condition | None = None,
+        axes: ChosenAxes | None = None,
+    ) -> Figure:
         """Draw the state space in principal components next to the eigenvalues (needs the `report` extra).
 
         Args:
-            trajectories: flat states in the layout of the network: (batch, time, size) if it is a torch.nn module with
-                `batch_first`, otherwise (time, batch, size). `run_with_cache(network, inputs)[1].flat()` returns them.
+            trajectories: a recording (`ms.record_activity`), or flat states in the layout of the network: (batch, time,
+                size) if it is a torch.nn module with `batch_first`, otherwise (time, batch, size).
+                `run_with_cache(network, inputs)[1].flat()` returns them.
+            colour: condition of the recording by which trajectories are coloured, one or several names: the mean of
+                each combination of values is a thick line, single trials are thin. With states, a `Condition` of them.
+            axes: directions of the axes by name, such as {"choice": readout.weight[0]}, or numbers of units, instead
+                of principal components.
 
         """
-        if trajectories is not None and self.batch_first and trajectories.dim() == 3:
+        if isinstance(trajectories, Tensor) and self.batch_first and trajectories.dim() == 3:
             trajectories = trajectories.transpose(0, 1)
-        return super().figure(trajectories)
+        return super().figure(trajectories, colour=colour, axes=axes)
 
 
 def _affine_sentence(dimension: int) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
-from mnemoscope.drawing.projection import principal_projection, to_array
+from mnemoscope.drawing.projection import ChosenAxes, Projection, chosen_projection, principal_projection, to_array
 from mnemoscope.lenses.fixed_points.result import FixedPoints
 
 MOST_TRAJECTORY_STATES = 30_000
@@ -40,6 +40,8 @@ class StateSpaceView:
     """Whether the axes are principal components instead of the coordinates of the state."""
     notes: tuple[str, ...]
     """Sentences about omitted parts."""
+    project: Projection
+    """The projection of states to these coordinates."""
 
     @property
     def opacity(self) -> float:
@@ -48,9 +50,11 @@ class StateSpaceView:
 
 
 def project_state_space(
-    fp: FixedPoints, trajectories: Float[Tensor, "time batch size"] | None = None
+    fp: FixedPoints,
+    trajectories: Float[Tensor, "time batch size"] | None = None,
+    axes: ChosenAxes | None = None,
 ) -> StateSpaceView:
-    """Project onto principal components of the trajectories, or of the fixed points if there are no trajectories."""
+    """Project onto given axes, or principal components of the trajectories, or of the points without trajectories."""
     size = fp.states.shape[1]
     if trajectories is not None and (trajectories.dim() != 3 or trajectories.shape[2] != size):
         raise ValueError(
@@ -61,7 +65,8 @@ def project_state_space(
     if trajectories is not None and trajectories.numel() == 0:
         trajectories = None
     spare = (vector for _, vector in _unstable_vectors(fp))
-    project = principal_projection(fp.states if trajectories is None else trajectories.reshape(-1, size), spare)
+    cloud = fp.states if trajectories is None else trajectories.reshape(-1, size)
+    project = principal_projection(cloud, spare) if axes is None else chosen_projection(cloud, axes)
     points = project(to_array(fp.states))
     slow = project(to_array(fp.slow.states)) if fp.slow is not None else points[:0]
     drawn, notes = _thin_out(trajectories)
@@ -77,7 +82,8 @@ def project_state_space(
     if size == 1:
         points, slow, paths, segments = _against_time(points, slow, paths, segments)
     labels = ("time step", "state") if size == 1 else project.labels
-    return StateSpaceView(labels, points, slow, paths, segments, owners, project.share is not None, tuple(notes))
+    principal = project.share is not None
+    return StateSpaceView(labels, points, slow, paths, segments, owners, principal, tuple(notes), project)
 
 
 def _unstable_vectors(fp: FixedPoints) -> Iterator[tuple[int, np.ndarray]]:

@@ -6,10 +6,10 @@ from mnemoscope.lenses.recall.classes import (
     classify_memories as classify_memories,
 )
 from mnemoscope.lenses.recall.corruption import (
-    Basin as Basin,
     Load as Load,
-    measure_basin as measure_basin,
+    RecallBasin as RecallBasin,
     measure_load as measure_load,
+    measure_recall_basin as measure_recall_basin,
 )
 from mnemoscope.lenses.recall.lens import measure_recall as measure_recall
 from mnemoscope.lenses.recall.result import Recall as Recall

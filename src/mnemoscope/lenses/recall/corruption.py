@@ -16,6 +16,7 @@ from mnemoscope.base.validation import check_whole
 from mnemoscope.cells import EpisodicMemory
 from mnemoscope.cells.lagrangians import Lagrangian, make_lagrangian
 from mnemoscope.lenses.bootstrap import wilson_interval
+from mnemoscope.lenses.crossings import half_crossing
 from mnemoscope.lenses.recall.arguments import frozen_copy, initial_features
 from mnemoscope.lenses.recall.overlap import overlap_with, read_features
 from mnemoscope.lenses.result import Result
@@ -70,8 +71,8 @@ class Load(Result):
 
     @property
     def capacity(self) -> float | None:
-        """Number of memories at which the mean share recalled falls below one half, as in `_half_crossing`."""
-        return _half_crossing(self.memories.double(), self.mean())
+        """Number of memories at which the mean share recalled falls below one half, as in `half_crossing`."""
+        return half_crossing(self.memories.double(), self.mean())
 
     def summary(self) -> str:
         seeds = self.recalled.shape[1]
@@ -87,18 +88,19 @@ class Load(Result):
 
 
 @dataclass(frozen=True, repr=False)
-class Basin(Result):
+class RecallBasin(Result):
     """Starts with flipped signs that return to a stored memory.
 
     >>> import mnemoscope as ms
     >>> patterns = torch.randn(60, 3, generator=torch.Generator().manual_seed(0)).sign()
-    >>> found = ms.measure_basin(ms.cells.EpisodicMemory(patterns), 0, [0.0, 0.2, 0.5], trials=50)
+    >>> found = ms.measure_recall_basin(ms.cells.EpisodicMemory(patterns), 0, [0.0, 0.2, 0.5], trials=50)
     >>> found.share.tolist()[:2], bool(found.share[2] < 0.5)
     ([1.0, 1.0], True)
     """
 
-    noun: ClassVar[str] = "a basin"
-    drawn_by: ClassVar[str] = "draw_basin"
+    noun: ClassVar[str] = "a basin of recall"
+    drawn_by: ClassVar[str] = "draw_recall_basin"
+    former_kinds: ClassVar[tuple[str, ...]] = ("Basin",)
     former_fields: ClassVar[dict[str, str]] = {"which": "index"}
 
     corruptions: Float[Tensor, " corruptions"]
@@ -124,8 +126,8 @@ class Basin(Result):
 
     @property
     def radius(self) -> float | None:
-        """Share of flipped signs at which `share` falls below one half, as in `_half_crossing`."""
-        return _half_crossing(self.corruptions, self.share)
+        """Share of flipped signs at which `share` falls below one half, as in `half_crossing`."""
+        return half_crossing(self.corruptions, self.share)
 
     def summary(self) -> str:
         if float(self.share[0]) < 0.5:
@@ -194,8 +196,8 @@ def measure_load(
     return Load(torch.tensor(counts), stable, recalled, features, flips / features, float(threshold), *names)
 
 
-@show_slow("basin")
-def measure_basin(
+@show_slow("recall basin")
+def measure_recall_basin(
     memory: EpisodicMemory,
     index: int,
     corruptions: Sequence[float],
@@ -204,7 +206,7 @@ def measure_basin(
     seed: int = 0,
     steps: int = 200,
     threshold: float = RETRIEVED,
-) -> Basin:
+) -> RecallBasin:
     """Start the discrete map at a stored memory with some signs flipped, and count how often it returns.
 
     Args:
@@ -229,7 +231,7 @@ def measure_basin(
     overlaps = [_final_overlaps(memory, _flip_signs(column, number, generator), steps)[:, index] for number in flips]
     returned = torch.tensor([int((overlap > threshold).sum()) for overlap in overlaps])
     flipped = torch.tensor(flips, dtype=torch.float64) / memory.features
-    return Basin(flipped, returned, trials, index, float(threshold))
+    return RecallBasin(flipped, returned, trials, index, float(threshold))
 
 
 def _final_overlaps(memory: EpisodicMemory, V_f: Tensor, steps: int) -> Float[Tensor, "starts memories"]:
@@ -248,19 +250,6 @@ def _flip_signs(V_f: Tensor, number: int, generator: torch.Generator) -> Tensor:
     """Return V_f with `number` random signs of each row flipped."""
     chosen = torch.rand(V_f.shape, generator=generator).argsort(1)[:, :number]
     return V_f.scatter(1, chosen, -V_f.gather(1, chosen))
-
-
-def _half_crossing(places: Tensor, shares: Tensor) -> float | None:
-    """Return the place at which the shares first fall below one half, by linear interpolation.
-
-    It is None if they never do, or are below from the first place on.
-    """
-    below = (shares < 0.5).nonzero()[:, 0].tolist()
-    if not below or below[0] == 0:
-        return None
-    after = below[0]
-    fraction = (float(shares[after - 1]) - 0.5) / float(shares[after - 1] - shares[after])
-    return float(places[after - 1] + fraction * (places[after] - places[after - 1]))
 
 
 def _check_shares(corruptions: list[float], threshold: float) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from mnemoscope.drawing.axes import Figure, new_figure, style_axes
 from mnemoscope.drawing.palette import LIGHT, Colours
 from mnemoscope.lenses.recall.classes import MemoryClass, MemoryClasses
-from mnemoscope.lenses.recall.corruption import Basin, Load
+from mnemoscope.lenses.recall.corruption import Load, RecallBasin
 from mnemoscope.lenses.recall.result import Recall
 
 MOST_NAMED = 30
@@ -111,7 +111,7 @@ def draw_load(load: Load, colours: Colours = LIGHT, *, font_size: float = 9) -> 
     return figure
 
 
-def draw_basin(basin: Basin, colours: Colours = LIGHT, *, font_size: float = 9) -> Figure:
+def draw_recall_basin(basin: RecallBasin, colours: Colours = LIGHT, *, font_size: float = 9) -> Figure:
     """Draw the share of starts that return, with its 95% interval, against the share of flipped signs."""
     figure = new_figure(6.0, 3.6)
     axes = figure.subplots()

@@ -1,4 +1,5 @@
 """Recordings: the activity of units in trials, of a network or of neurons, with the conditions of each trial."""
 
 from mnemoscope.lenses.recording.lens import record_activity as record_activity
+from mnemoscope.lenses.recording.regression import regression_axes as regression_axes
 from mnemoscope.lenses.recording.result import Recording as Recording

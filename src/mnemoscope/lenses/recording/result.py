@@ -121,6 +121,32 @@ class Recording(Result):
             inputs = torch.stack([self.inputs[:, members].nanmean(1) for members in groups.values()], 1)
         return Recording(means, table.part(first) if len(table) else table, inputs)
 
+    def mean_inputs(self, *conditions: str, epoch: str | None = None) -> dict[str, Float[Tensor, " features"]]:
+        """Return the mean input of every combination of values of these conditions, by its text.
+
+        It is the constant input of `ms.by_condition`. With `epoch`, the mean is over its steps alone.
+        """
+        return {name: self._mean_input(members, epoch) for name, members in self.table.groups(*conditions).items()}
+
+    def inputs_along(self, condition: str, *, epoch: str | None = None) -> dict[float, Float[Tensor, " features"]]:
+        """Return the mean input at each value of a condition, such as a coherence, for `ms.interpolate_inputs`."""
+        column = self.table[condition]
+        trials = {level: (column.values == level).nonzero().flatten() for level in column.levels}
+        return {level: self._mean_input(members, epoch) for level, members in trials.items()}
+
+    def _mean_input(self, trials: Tensor, epoch: str | None) -> Tensor:
+        if self.inputs is None:
+            raise ValueError("This recording has no inputs: record them with ms.record_activity, or pass inputs=....")
+        inputs = self.inputs
+        if epoch is not None:
+            steps = self.table.epoch(epoch).steps(len(inputs))
+            inputs = inputs.masked_fill(~steps.unsqueeze(2), torch.nan)
+        mean = inputs[:, trials].flatten(0, 1).nanmean(0)
+        if bool(mean.isnan().any()):
+            where = "" if epoch is None else f" in the epoch {epoch!r}"
+            raise ValueError(f"There is no input{where} in these trials, so that it has no mean.")
+        return mean
+
     def summary(self) -> str:
         time, trials, units = self.activity.shape
         sentence = f"{units} units in {trials} trials of {'up to ' if not bool(self.present.all()) else ''}{time} steps"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf
@@ -216,19 +216,32 @@ def noise_gain(
     respect to the state: the gain is the squared norm of the derivative of the settled coordinate, summed over the
     coordinates. It is 1 if the network is normal, and larger if noise in other directions is carried into the manifold.
     """
+    return _array(left_tangents(view, states, drift.tangents, settling).square().sum((1, 2)))
+
+
+def left_tangents(
+    view: View,
+    states: Float[Tensor, "states size"],
+    tangents_at: Callable[[np.ndarray], np.ndarray],
+    settling: int,
+) -> Float[Tensor, "states dims size"]:
+    """Return the derivative of each state's place on the manifold, after these steps, with respect to the state.
+
+    On a continuous attractor these are the left eigenvectors of the eigenvalue 1 whose product with the tangent is 1.
+    `tangents_at` returns orthonormal tangents (states, dims, size) at settled states.
+    """
     inputs = states.detach().clone().requires_grad_()
     with torch.enable_grad():
         settled = inputs
         for _ in range(settling):
             settled = view.system(settled)
         settled = view(settled)
-        tangents = torch.from_numpy(np.ascontiguousarray(drift.tangents(_array(settled)))).to(settled)
-        gain = np.zeros(len(states))
-        for direction in range(tangents.shape[1]):
-            coordinate = (settled * tangents[:, direction]).sum()
-            (gradient,) = torch.autograd.grad(coordinate, inputs, retain_graph=True)
-            gain += _array(gradient.square().sum(1))
-    return gain
+        tangents = torch.from_numpy(np.ascontiguousarray(tangents_at(_array(settled)))).to(settled)
+        gradients = [
+            torch.autograd.grad((settled * tangents[:, direction]).sum(), inputs, retain_graph=True)[0]
+            for direction in range(tangents.shape[1])
+        ]
+    return torch.stack(gradients, 1)
 
 
 def simulate_noise(

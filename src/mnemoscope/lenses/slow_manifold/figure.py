@@ -6,11 +6,14 @@ from math import pi
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
-from mnemoscope.drawing.axes import Figure, new_figure, style_axes
+from mnemoscope.drawing.axes import Figure, add_space, label_axes, new_figure, style_axes
 from mnemoscope.drawing.palette import LIGHT, Colours
-from mnemoscope.drawing.projection import Projection, principal_projection, to_array
-from mnemoscope.lenses.fixed_points.figure import MARKERS, groups, label_axes
+from mnemoscope.drawing.projection import ChosenAxes, Projection, chosen_projection, principal_projection, to_array
+from mnemoscope.lenses.fixed_points.figure import MARKERS, groups
+from mnemoscope.lenses.recording.paths import Colouring, as_recording, condition_paths, draw_condition_paths
+from mnemoscope.lenses.recording.result import Recording
 from mnemoscope.lenses.slow_manifold.result import SlowManifold
 
 FLAT = 0.01
@@ -18,14 +21,35 @@ FLAT = 0.01
 
 
 def draw_slow_manifold(
-    result: SlowManifold, colours: Colours = LIGHT, *, figure: Any = None, font_size: float = 9
+    result: SlowManifold,
+    colours: Colours = LIGHT,
+    *,
+    trajectories: Recording | Tensor | None = None,
+    colour: Colouring | None = None,
+    axes: ChosenAxes | None = None,
+    figure: Any = None,
+    font_size: float = 9,
 ) -> Figure:
-    """Draw the settled states with the fixed points among them, the drift, and predicted and measured errors."""
+    """Draw the settled states with the fixed points among them, the drift, and predicted and measured errors.
+
+    Args:
+        result: the slow manifold.
+        colours: colours by name.
+        trajectories: a recording, or states (time, batch, size), which are drawn too.
+        colour: the condition of the recording by which the trajectories are coloured, one or several names.
+        axes: directions by name or numbers of units for the states; by default the components in which they differ.
+        figure: an empty figure to draw on.
+        font_size: in points.
+
+    """
+    paths = [] if trajectories is None else condition_paths(*as_recording(trajectories, colour), colours)
     figure = new_figure(12 if result else 5.5, 4.4) if figure is None else figure
-    project = _projection(result)
+    project = _projection(result) if axes is None else chosen_projection(result.states, axes)
     in_3d = len(project.labels) == 3
     grid = figure.add_gridspec(1, 3 if result else 1, width_ratios=(1.25, 1, 1) if result else (1,))
-    left: Any = figure.add_subplot(grid[0], projection="3d" if in_3d else "rectilinear")
+    left = add_space(figure, len(project.labels), grid[0])
+    if paths and len(project.labels) > 1:
+        draw_condition_paths(left, paths, project)
     _draw_states(left, result, project, colours)
     label_axes(left, ("state", "") if len(project.labels) == 1 else project.labels, font_size)
     left.set_title(_title(result), fontsize=11)
