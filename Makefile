@@ -18,13 +18,13 @@ test: .venv/installed  ## lint, types, tests and docstring examples
 
 pytest: .venv/installed
 	# a thread for each of the two processes, since more would wait for each other; bytecode for the processes they start
-	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadgroup
+	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder
 
 QUICK := tests/test_house.py tests/test_language.py tests/config tests/registry tests/store tests/networks \
 	tests/tasks/test_tasks.py tests/lenses/test_results.py tests/lenses/test_fixed_points.py
 
 test-quick: .venv/installed  ## the inner loop, under a minute: rooms, registries, factories, tasks, results, fixed points
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadgroup -q $(QUICK)
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder -q $(QUICK)
 
 test-matrix: .venv/installed  ## the same tests with every supported Python of this machine
 	$(BIN)/python tools/python_matrix.py $(QUICK)

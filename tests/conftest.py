@@ -11,7 +11,7 @@ import tyro  # noqa: F401 (it looks at builtins._ when imported, which a doctest
 
 from tests import typecheck
 from tests.figures import leave_figures_empty
-from tests.slow import skip_all_but_representatives
+from tests.slow import leave_out_slow
 
 # all but the kernels, which are written in a language that only looks like Python
 package = Path(__file__).parent.parent / "src" / "mnemoscope"
@@ -43,10 +43,44 @@ def undrawn():
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "representatives(*cases): the cases that `make test` runs")
+    config.addinivalue_line("markers", "slow: a test that only `make test-all` runs")
 
 
-def pytest_collection_modifyitems(items):
-    skip_all_but_representatives(items)
+LEFT_OUT = pytest.StashKey[int]()
+
+
+def pytest_collection_modifyitems(config, items):
+    slow = leave_out_slow(items)
+    config.stash[LEFT_OUT] = len(slow)
+
+
+def pytest_sessionfinish(session):
+    if hasattr(session.config, "workeroutput"):  # in a worker of xdist, which prints no summary
+        session.config.workeroutput["slow"] = session.config.stash[LEFT_OUT]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node):
+    node.config.stash[LEFT_OUT] = node.workeroutput.get("slow", 0) if hasattr(node, "workeroutput") else 0
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    if number := config.stash.get(LEFT_OUT, 0):
+        terminalreporter.write_line(f"{number:,} slow tests are left out; MNEMOSCOPE_SLOW=1 runs them.")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    from xdist.scheduler import LoadGroupScheduling
+
+    class ByFunction(LoadGroupScheduling):
+        """Give all cases of a test to the same worker: the scheduler's time grows with the square of the pieces."""
+
+        def _split_scope(self, nodeid):
+            scope = super()._split_scope(nodeid)
+            return scope.partition("[")[0] if scope == nodeid else scope
+
+    return ByFunction(config, log) if config.getvalue("dist") == "loadgroup" else None
 
 
 def pytest_collection_finish():

@@ -46,18 +46,29 @@ FILES = {
 """Every module of the package, by its dotted name."""
 
 
+pytestmark = pytest.mark.xdist_group("house")  # one process reads the modules
+
+
 @cache
-def imports(name):
-    """The modules of this package that a module imports: at its top, inside functions and for type checking."""
-    found = set()
-    for node in ast.walk(ast.parse(FILES[name].read_text())):
+def contents(name):
+    """The modules of this package that a module imports, wherever it does, and the names that it defines."""
+    found, tree = set(), ast.parse(FILES[name].read_text())
+    for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module:
             assert node.level == 0, f"{name} uses a relative import"
             names = [f"{node.module}.{each.name}" for each in node.names]
             found |= {each if each in FILES else node.module for each in names}
         elif isinstance(node, ast.Import):
             found |= {each.name for each in node.names}
-    return frozenset(each for each in found if each in FILES and each != name)
+    defined = {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    for node in tree.body:
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        defined |= {target.id for target in targets if isinstance(target, ast.Name)}
+    return frozenset(each for each in found if each in FILES and each != name), defined
+
+
+def imports(name):
+    return contents(name)[0]
 
 
 def room_of(name):
@@ -94,13 +105,8 @@ def test_no_import_cycle_is_left():
 
 def test_no_module_has_the_name_of_something_it_defines():
     """`import mnemoscope.x.recall` would yield a function where the package exports `measure_recall`."""
-    for name, path in FILES.items():
-        tree = ast.parse(path.read_text())
-        defined = {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
-        for node in tree.body:
-            targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
-            defined |= {target.id for target in targets if isinstance(target, ast.Name)}
-        assert name.rpartition(".")[2] not in defined, f"{name} defines something of its own name"
+    for name in FILES:
+        assert name.rpartition(".")[2] not in contents(name)[1], f"{name} defines something of its own name"
 
 
 def run(code):

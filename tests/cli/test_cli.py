@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from mnemoscope.cli.entry_point import _parse
 from mnemoscope.config import PRESETS
 from mnemoscope.lenses import FixedPoints
 from mnemoscope.training import task_named
-from tests.slow import SLOW, representatives
+from tests.slow import SLOW, representatives, slow
 
 TINY = ["--hidden-size", "8", "--steps", "6", "--evaluate-every", "3", "--threads", "1", "--batch-size", "8"]
 
@@ -218,6 +219,7 @@ def test_inspect_runs_a_network_on_given_trials(tmp_path, capsys):
     assert "There is no file" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_inspect_reads_a_file_of_weights(tmp_path, capsys):
     path = tmp_path / "net.pt"
     torch.save(torch.nn.GRU(2, 6).state_dict(), path)
@@ -411,6 +413,7 @@ except KeyboardInterrupt:
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "\nStopped.\n")
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_study_uses_its_arguments_and_resumes(tmp_path, capsys):
     words = ["study", "learned-schur", "--preset", "smoke", "--seeds", "3", "4", "--root", str(tmp_path), "--json"]
     words += ["--engine", "here"]
@@ -423,11 +426,16 @@ def test_study_uses_its_arguments_and_resumes(tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["reused"] == 2
 
 
-def test_the_demo_trains_and_finds_fixed_points(tmp_path, capsys):
+@pytest.mark.usefixtures("undrawn")
+@pytest.mark.parametrize(("bits", "length", "steps"), [(1, 20, 300), *slow((3, 64, 1000))])
+def test_the_demo_trains_and_finds_fixed_points(bits, length, steps, tmp_path, monkeypatch, capsys):
+    preset = PRESETS["flipflop"]
+    options = {**preset.task_options, "bits": bits, "length": length}
+    monkeypatch.setitem(PRESETS, "flipflop", replace(preset, task_options=options, steps=steps))
     assert main(["demo", "--hidden-size", "10", "--root", str(tmp_path), "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
     assert result["accuracy"] > 0.99
-    assert result["points"] >= 9
+    assert result["points"] >= 3 * bits
     assert "Drag to rotate" in Path(result["page"]).read_text()
 
 

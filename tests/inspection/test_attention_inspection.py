@@ -30,6 +30,7 @@ def text_of(page):
     return " ".join(unescape(sub(r"<[^>]+>", " ", page.read_text(encoding="utf-8"))).split())
 
 
+@pytest.mark.usefixtures("undrawn")
 @representatives("relrnn-options0")
 @pytest.mark.parametrize(("cell", "options"), [("relrnn", {"short_term": 2, "relevant": 3}), ("memrnn", {})])
 def test_the_page_shows_attention_and_kept_states(tmp_path, cell, options):
@@ -62,6 +63,7 @@ def test_the_page_shows_attention_and_kept_states(tmp_path, cell, options):
         assert torch.allclose(norms.norms[number], found, rtol=1e-12)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_page_of_sparse_backtracking_shows_gradients(tmp_path):
     inspection = inspect_run(run_of(tmp_path, "sab", attend_every=3), options=InspectionOptions(progress=False))
     page = inspection.save()

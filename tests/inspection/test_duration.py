@@ -123,6 +123,7 @@ def test_what_takes_long_is_left_out_with_a_message(monkeypatch):
     assert spans_section(spans, note, "delay").lead == note
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_affine_layers_have_a_section_on_their_operators(monkeypatch):
     inputs, network = torch.randn(8, 4, 2), ms.networks.blocks(2, 4, "deltanet", depth=2)
     found = inspect_duration(network, inputs, QUIET, lengths=torch.tensor([8, 8, 5, 8]), wanted=["transitions"].count)

@@ -32,6 +32,7 @@ def inspection(model):
     return ms.inspect(model, torch.randint(3, (5, 2)), labels=list("a<b'\n"), name="tiny", options=QUIET)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_tokens_are_inspected_by_what_the_network_keeps_of_them(inspection, tmp_path):
     assert len(inspection.influence.layers) == 2
     assert inspection.fixed_points is None

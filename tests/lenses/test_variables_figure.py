@@ -276,6 +276,7 @@ def test_inspection_tests_the_variables_on_the_task():
     assert inspect_variables(net.model, other, other.batch(2, 0, 0, "test")) is None
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_page_of_a_binding_run_shows_and_saves_the_variables(tmp_path):
     options = {"variables": 2, "size": 1, "horizon": 6, "test_horizon": 8}
     config = RunConfig("tiny", "repeat-copy", options, hidden_size=8, steps=2, batch_size=4)
