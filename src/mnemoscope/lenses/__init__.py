@@ -32,6 +32,7 @@ from mnemoscope.lenses.capacity import (
     memory_capacity as memory_capacity,
 )
 from mnemoscope.lenses.closed_loop import Loops as Loops, close_loop as close_loop, find_loops as find_loops
+from mnemoscope.lenses.comparison import Comparison as Comparison, compare as compare
 from mnemoscope.lenses.conditions import ByCondition as ByCondition, by_condition as by_condition
 from mnemoscope.lenses.design import MemoryDesign as MemoryDesign, design_memory as design_memory
 from mnemoscope.lenses.diffusion import Diffusion as Diffusion, measure_diffusion as measure_diffusion

@@ -7,6 +7,7 @@ decay.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import cos, sin
 
 import torch
 from torch import Tensor
@@ -26,6 +27,16 @@ def planted_ring(anisotropy: float, places: int = 3, *, size: int = 6, decay: fl
 
     def step(plane: Tensor) -> Tensor:
         return _turned(plane, anisotropy, places, decay)
+
+    return _embedded(step, 2, size, decay, seed)
+
+
+def planted_cycle(speed: float, *, size: int = 6, decay: float = 0.5, seed: int = 0) -> Cell:
+    """Return a map onto a circle that turns by a constant angle in every step: a limit cycle, which holds a phase."""
+
+    def step(plane: Tensor) -> Tensor:
+        turned = plane @ torch.tensor([[cos(speed), sin(speed)], [-sin(speed), cos(speed)]]).to(plane)
+        return _turned(turned, 0.0, 1, decay)
 
     return _embedded(step, 2, size, decay, seed)
 

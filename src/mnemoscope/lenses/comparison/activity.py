@@ -1,0 +1,85 @@
+"""The systems that can be compared, as recordings: networks are run on the inputs, arrays and recordings are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence
+
+from mnemoscope.base.array_types import Int
+from mnemoscope.cells import Lengths, Model, as_cell, read_inputs
+from mnemoscope.lenses.dynamics import Dynamics
+from mnemoscope.lenses.recording import Recording, record_activity
+
+Inputs = Tensor | PackedSequence | Sequence[Tensor | PackedSequence | None] | None
+"""Inputs of all systems, or those of each system."""
+
+
+def read_systems(systems: Sequence[Any], inputs: Inputs, lengths: Lengths | None) -> list[Recording]:
+    """Return the activity of each system, with NaN after the end of a trial only."""
+    return [
+        _checked(_recording(system, given, lengths, f"System {number}"), f"System {number}")
+        for number, (system, given) in enumerate(zip(systems, inputs_of_each(systems, inputs), strict=True))
+    ]
+
+
+def inputs_of_each(systems: Sequence[Any], inputs: Inputs) -> list[Any]:
+    """Return the inputs of each system."""
+    if inputs is None or isinstance(inputs, Tensor | PackedSequence):
+        return [inputs] * len(systems)
+    if len(inputs) != len(systems):
+        raise ValueError(f"{len(systems)} systems need one inputs tensor, or {len(systems)}, but {len(inputs)} given.")
+    return list(inputs)
+
+
+def lengths_of(recording: Recording) -> Int[Tensor, " trials"]:
+    """Return the number of steps of each trial."""
+    return recording.present.sum(0)
+
+
+def _recording(system: Any, inputs: Any, lengths: Lengths | None, name: str) -> Recording:
+    if isinstance(system, Recording):
+        return system if system.inputs is not None or inputs is None else _with_inputs(system.activity, inputs)
+    if isinstance(system, Tensor | np.ndarray):
+        activity = torch.as_tensor(system).detach().double().cpu()
+        if activity.dim() != 3:
+            raise ValueError(f"{name} must be (time, trials, units), but its shape is {tuple(activity.shape)}.")
+        return _with_inputs(activity, inputs)
+    network = system.cell if isinstance(system, Dynamics) else system
+    if inputs is None:
+        raise ValueError(
+            f"{name} is a network, which is run to record its activity: pass inputs=..., (time, batch, features)."
+        )
+    cell = network.cell if isinstance(network, Model) else as_cell(network)
+    given = read_inputs(inputs, batch_first=cell.batch_first, lengths=lengths)
+    return record_activity(network, inputs, lengths=None if given.mask is None else given.mask.sum(0))
+
+
+def _with_inputs(activity: Tensor, inputs: Any) -> Recording:
+    if inputs is None:
+        return Recording(activity)
+    given = read_inputs(inputs).xs.detach().double().cpu()
+    if given.shape[:2] != activity.shape[:2]:
+        raise ValueError(
+            f"Inputs must be (time, trials, features) with the steps and trials of the activity, "
+            f"{tuple(activity.shape[:2])}, but their shape is {tuple(given.shape)}."
+        )
+    return Recording(activity, inputs=given)
+
+
+def _checked(recording: Recording, name: str) -> Recording:
+    present = recording.present
+    if bool((recording.activity.isnan().any(2) & present).any()):
+        raise ValueError(
+            f"{name} has units that are missing in some steps or trials. Leave these units or trials out: a comparison "
+            f"needs all units of a system together."
+        )
+    if bool((present[1:] & ~present[:-1]).any()):
+        raise ValueError(f"{name} has gaps: NaN may only follow the end of a trial. Cut its trials there.")
+    if not torch.isfinite(recording.activity[present]).all():
+        raise ValueError(f"{name} has infinite values.")
+    return recording

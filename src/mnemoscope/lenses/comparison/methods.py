@@ -1,0 +1,140 @@
+"""The methods of comparison: each turns a recording into a feature, and pairs of features into distances."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from scipy.optimize import linear_sum_assignment
+from torch import Generator, Tensor
+
+from mnemoscope.base.array_types import Float
+from mnemoscope.lenses.comparison.alignment import align_operators
+from mnemoscope.lenses.comparison.geometry import Samples, centred, cka_cosine, procrustes_cosine
+from mnemoscope.lenses.comparison.input_operators import InputOperators, compare_input_operators, fit_input_operators
+from mnemoscope.lenses.comparison.operators import principal_embedding
+from mnemoscope.lenses.recording import Recording
+
+Distances = Float[Tensor, " pairs"]
+
+
+@runtime_checkable
+class Method(Protocol):
+    """A way to compare recordings."""
+
+    def feature(self, recording: Recording) -> Any:
+        """Return the part of a recording that is compared."""
+        ...
+
+    def distances(self, first: Sequence[Any], second: Sequence[Any]) -> tuple[Distances, dict[str, Distances]]:
+        """Return the distance of each pair of features, and further numbers about each pair by name."""
+        ...
+
+    def halves(self, recording: Recording, generator: Generator) -> tuple[Recording, Recording]:
+        """Return two parts of a recording that the method should find equal, each with half of the data."""
+        ...
+
+
+def as_distance(cosine: Distances, score: str) -> Distances:
+    """Return the angle of a cosine, or the distance between two points of norm 1 at this angle."""
+    cosine = cosine.clamp(-1, 1)
+    return torch.arccos(cosine) if score == "angular" else (2 - 2 * cosine).clamp_min(0).sqrt()
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """Procrustes or CKA: the states at corresponding steps are compared."""
+
+    cosine: Callable[[Samples, Samples], float]
+    score: str = "angular"
+
+    def feature(self, recording: Recording) -> Samples:
+        return centred(recording.activity)
+
+    def distances(self, first: Sequence[Samples], second: Sequence[Samples]) -> tuple[Distances, dict[str, Distances]]:
+        cosines = [self.cosine(a, b) for a, b in zip(first, second, strict=True)]
+        return as_distance(torch.tensor(cosines, dtype=torch.float64), self.score), {}
+
+    def halves(self, recording: Recording, generator: Generator) -> tuple[Recording, Recording]:
+        """Return two halves of the units, since steps and trials must correspond."""
+        order = torch.randperm(recording.size, generator=generator)
+        middle = recording.size // 2
+        return Recording(recording.activity[:, :, order[:middle]]), Recording(recording.activity[:, :, order[middle:]])
+
+
+@dataclass(frozen=True)
+class Dynamical:
+    """DSA: the linear operators of the delay-embedded activity are compared up to an orthogonal matrix."""
+
+    delays: int
+    interval: int
+    rank: int
+    ridge: float
+    score: str = "angular"
+    starts: int = 8
+    seed: int = 0
+
+    def feature(self, recording: Recording) -> Float[Tensor, "rank rank"]:
+        return principal_embedding(recording.activity, self.delays, self.interval).operator(self.rank, self.ridge)
+
+    def distances(self, first: Sequence[Tensor], second: Sequence[Tensor]) -> tuple[Distances, dict[str, Distances]]:
+        if self.score == "wasserstein":
+            return torch.stack([eigenvalue_distance(a, b) for a, b in zip(first, second, strict=True)]), {}
+        found = align_operators(torch.stack(list(first)), torch.stack(list(second)), starts=self.starts, seed=self.seed)
+        details = {
+            "residual": found.residual,
+            "agreement": found.agreement,
+            "bound": as_distance(torch.maximum(found.bound, found.cosine), self.score),
+        }
+        return as_distance(found.cosine, self.score), details
+
+    def halves(self, recording: Recording, generator: Generator) -> tuple[Recording, Recording]:
+        return halves_of_trials(recording, generator)
+
+
+@dataclass(frozen=True)
+class InputDriven:
+    """InputDSA: operators of state and input, identified together, are compared up to an orthogonal matrix."""
+
+    delays: int
+    rank: int
+    ridge: float
+    score: str = "angular"
+
+    def feature(self, recording: Recording) -> InputOperators:
+        assert recording.inputs is not None
+        return fit_input_operators(recording.activity, recording.inputs, self.delays, self.rank, self.ridge)
+
+    def distances(
+        self, first: Sequence[InputOperators], second: Sequence[InputOperators]
+    ) -> tuple[Distances, dict[str, Distances]]:
+        found = compare_input_operators(first, second)
+        parts = {name: each.angle if self.score == "angular" else each.gap for name, each in found.items()}
+        return parts.pop("joint"), parts
+
+    def halves(self, recording: Recording, generator: Generator) -> tuple[Recording, Recording]:
+        return halves_of_trials(recording, generator)
+
+
+def halves_of_trials(recording: Recording, generator: Generator) -> tuple[Recording, Recording]:
+    """Return two random halves of the trials."""
+    order, middle = torch.randperm(recording.trials, generator=generator), recording.trials // 2
+    return recording.part(order[:middle]), recording.part(order[middle:])
+
+
+def eigenvalue_distance(first: Float[Tensor, "n n"], second: Float[Tensor, "n n"]) -> Float[Tensor, ""]:
+    """Return the mean squared distance between eigenvalues that are paired to minimise it (Wasserstein).
+
+    >>> first, second = torch.diag(torch.tensor([0.5, 0.9])), torch.diag(torch.tensor([0.9, 0.7]))
+    >>> round(eigenvalue_distance(first, second).item(), 4)
+    0.02
+    """
+    values = [torch.linalg.eigvals(operator.double()) for operator in (first, second)]
+    squares = (values[0][:, None] - values[1]).abs().square()
+    rows, columns = linear_sum_assignment(squares.numpy())
+    return squares[torch.from_numpy(rows), torch.from_numpy(columns)].mean()
+
+
+GEOMETRIES = {"procrustes": procrustes_cosine, "cka": cka_cosine}

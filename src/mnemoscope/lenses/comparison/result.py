@@ -1,0 +1,231 @@
+"""The result of a comparison: distances between systems, and what they can and cannot show."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from mnemoscope.base.array_types import Float
+from mnemoscope.lenses.comparison.grouping import permutation_share, scale_to_plane, silhouettes
+from mnemoscope.lenses.result import Result
+
+LEVEL = 0.05
+"""A share below this counts as a difference from the null distribution or from the halves."""
+FEWEST = 19
+"""Fewest draws with which a share can be as small as `LEVEL`."""
+PERMUTATIONS = 999
+"""Random assignments to groups."""
+CONVERGED = 1e-4
+"""Residual above which an alignment is reported as unfinished."""
+TITLES = {
+    "dsa": "dynamics (DSA)",
+    "input-dsa": "dynamics and inputs (InputDSA)",
+    "procrustes": "geometry (Procrustes)",
+    "cka": "geometry (CKA)",
+    "topology": "fixed points",
+}
+"""Title of each method."""
+HALVES = {"procrustes": "units", "cka": "units", "topology": "searches"}
+"""Parts of the data that are divided into halves; trials for other methods."""
+
+
+@dataclass(frozen=True, repr=False)
+class Comparison(Result):
+    """Distances between networks or recordings, by one method.
+
+    Two distributions give them a meaning. `null` holds distances to surrogates, which share no dynamics or no
+    correspondence with the other system: a distance below them is a similarity. `within` and `between` hold distances
+    between halves of the data: two systems differ if halves of different systems are further apart than halves of one.
+    """
+
+    noun: ClassVar[str] = "a comparison"
+    drawn_by: ClassVar[str] = "draw_comparison"
+
+    names: tuple[str, ...]
+    """Name of each system."""
+    method: str
+    """"dsa", "input-dsa", "procrustes", "cka" or "topology"."""
+    score: str
+    """"angular", "euclidean" or "wasserstein"; "matching" for fixed points."""
+    distances: Float[Tensor, "systems systems"]
+    groups: tuple[str, ...] = ()
+    """Group of each system, such as its architecture; systems of a group differ in their seeds."""
+    null: Float[Tensor, "draws systems systems"] | None = None
+    """Distances between each system and surrogates of the other one; NaN on the diagonal."""
+    null_kind: str = ""
+    """Kind of the surrogates."""
+    within: Float[Tensor, "splits systems"] | None = None
+    """Distances between two halves of the same system."""
+    between: Float[Tensor, "splits systems systems"] | None = None
+    """Distances between a half of one system and the other half of another; NaN on the diagonal."""
+    delays: int = 0
+    """Number of delays of DSA and InputDSA."""
+    rank: int = 0
+    """Size of the operators of DSA and InputDSA."""
+    variance: Float[Tensor, " systems"] | None = None
+    """Share of the delay-embedded activity that the operators of DSA see."""
+    residual: Float[Tensor, "systems systems"] | None = None
+    """Norm of the gradient where the alignment of two operators ended; 0 at an optimum."""
+    agreement: Float[Tensor, "systems systems"] | None = None
+    """Share of the starts of an alignment that reached the same optimum."""
+    bound: Float[Tensor, "systems systems"] | None = None
+    """A distance that no orthogonal matrix can undercut: the alignment is certainly global where it is reached."""
+    state: Float[Tensor, "systems systems"] | None = None
+    """Distances of the state operators of InputDSA, under the joint alignment."""
+    input: Float[Tensor, "systems systems"] | None = None
+    """Distances of the input operators of InputDSA, under the joint alignment."""
+    signatures: tuple[str, ...] = ()
+    """Fixed points of each network at each constant input, as text."""
+    missing: tuple[str, ...] = ()
+    """Names of networks for which fixed points are certainly missing."""
+    seed: int = 0
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @cached_property
+    def p_similar(self) -> Float[Tensor, "systems systems"] | None:
+        """Share of surrogates that are as close as the system itself, with the system counted; None without a null."""
+        if self.null is None:
+            return None
+        closer = (self.null <= self.distances).sum(0)
+        return _without_diagonal((1.0 + closer) / (1 + len(self.null)))
+
+    @cached_property
+    def overlap(self) -> Float[Tensor, "systems systems"] | None:
+        """Share of splits in which halves of two systems are as close as halves of one of them; None without halves."""
+        if self.within is None or self.between is None:
+            return None
+        larger = torch.maximum(self.within[:, :, None], self.within[:, None, :])
+        return _without_diagonal((1.0 + (self.between <= larger).sum(0)) / (1 + len(self.within)))
+
+    def verdict(self, first: int, second: int) -> str:
+        """Return the conclusion from the distance of two systems.
+
+        - "same": more similar than surrogates, and no further apart than halves of one system;
+        - "related": more similar than surrogates, and yet different;
+        - "unrelated": different, and no more similar than surrogates;
+        - "similar" or "different": only this was tested, and is shown;
+        - "undecided": neither is shown.
+        """
+        similar, overlap = self.p_similar, self.overlap
+        alike = similar is not None and float(similar[first, second]) <= LEVEL
+        differ = self._differ(first, second)
+        if alike:
+            return "similar" if overlap is None else "related" if differ else "same"
+        return "undecided" if not differ else "different" if similar is None else "unrelated"
+
+    def _differ(self, first: int, second: int) -> bool:
+        if self.within is None or self.between is None:
+            return False
+        if self.method == "topology":  # no sample: two searches that find the same points leave nothing to chance
+            spread = self.within[:, [first, second]].max()
+            return bool((self.between[:, first, second] > spread).all())
+        assert self.overlap is not None
+        return float(self.overlap[first, second]) <= LEVEL
+
+    @property
+    def verdicts(self) -> dict[tuple[str, str], str]:
+        """The verdict on each pair of systems."""
+        pairs = combinations(range(len(self)), 2)
+        return {(self.names[i], self.names[j]): self.verdict(i, j) for i, j in pairs}
+
+    @property
+    def silhouette(self) -> float | None:
+        """Mean silhouette of the groups, 1 for perfect separation; None without groups."""
+        return float(silhouettes(self.distances, self.groups).mean()) if self._grouped else None
+
+    @cached_property
+    def p_groups(self) -> float | None:
+        """Share of random assignments to the groups with at least this silhouette; None without groups."""
+        return permutation_share(self.distances, self.groups, PERMUTATIONS, self.seed) if self._grouped else None
+
+    @property
+    def _grouped(self) -> bool:
+        return 1 < len(set(self.groups)) < len(self)
+
+    def embedding(self, dims: int = 2) -> tuple[Float[Tensor, "systems dims"], float]:
+        """Return a point for each system by classical scaling, and the relative misfit of the distances."""
+        return scale_to_plane(self.distances, dims)
+
+    def summary(self) -> str:
+        """Return the range of the distances, the groups, and which pairs are the same, related or undecided."""
+        return " ".join(_sentences(self))
+
+
+def _without_diagonal(square: Tensor) -> Tensor:
+    return square.fill_diagonal_(torch.nan)
+
+
+def _sentences(result: Comparison) -> Iterator[str]:
+    pairs = list(combinations(range(len(result)), 2))
+    values = [float(result.distances[i, j]) for i, j in pairs]
+    nearest, furthest = pairs[values.index(min(values))], pairs[values.index(max(values))]
+    unit = {"angular": " rad", "matching": " (0: same, 1: nothing in common)"}.get(result.score, "")
+    if len(pairs) == 1:
+        yield f"{TITLES[result.method].capitalize()}: {_pair(result, nearest)} are {values[0]:.3g}{unit} apart."
+    else:
+        yield (
+            f"{TITLES[result.method].capitalize()} of {len(result)} systems: distances from {min(values):.3g} "
+            f"({_pair(result, nearest)}) to {max(values):.3g}{unit} ({_pair(result, furthest)})."
+        )
+    yield from _sentences_on_groups(result)
+    yield from _sentences_on_verdicts(result)
+    yield from _sentences_on_trust(result)
+
+
+def _sentences_on_groups(result: Comparison) -> Iterator[str]:
+    if result.silhouette is None:
+        return
+    yield (
+        f"The groups {', '.join(sorted(set(result.groups)))} have a silhouette of {result.silhouette:.2f}; "
+        f"{result.p_groups:.2g} of random assignments reach it."
+    )
+
+
+def _sentences_on_verdicts(result: Comparison) -> Iterator[str]:
+    draws = 0 if result.null is None else len(result.null)
+    if result.null is None and result.within is None:
+        yield "Without null distributions, no distance shows that two systems are the same or different."
+        return
+    if result.null is None:
+        yield "Fixed points at a single input have no null distribution, so that no similarity is shown."
+    if result.within is None:
+        halves = HALVES.get(result.method, "trials")
+        yield f"There are too few {halves} to divide into halves, so that no difference is shown."
+    if 0 < draws < FEWEST:
+        yield f"{draws} draws are too few for a share of {LEVEL}: draw {FEWEST} or more."
+    counts = Counter(result.verdicts.values())
+    meanings = {
+        "same": "same (closer than surrogates, no further apart than halves of one system)",
+        "related": "related (closer than surrogates, but further apart than halves)",
+        "unrelated": "unrelated (further apart than halves, no closer than surrogates)",
+        "similar": "similar (closer than surrogates)",
+        "different": "different (further apart than halves of one system)",
+        "undecided": "undecided (within the null distribution, and no further apart than halves)",
+    }
+    parts = [f"{counts[verdict]} {meaning}" for verdict, meaning in meanings.items() if counts[verdict]]
+    yield f"Of {sum(counts.values())} pair{'s' * (sum(counts.values()) > 1)}: {', '.join(parts)}."
+
+
+def _sentences_on_trust(result: Comparison) -> Iterator[str]:
+    if result.variance is not None and float(result.variance.min()) < 0.9:
+        worst = int(result.variance.argmin())
+        yield (
+            f"The operators see only {result.variance[worst]:.0%} of the variance of {result.names[worst]}: raise rank."
+        )
+    if result.residual is not None and float(result.residual.max()) > CONVERGED:
+        yield f"An alignment ended with a gradient of {result.residual.max():.1e}: its distance is an upper bound."
+    if result.missing:
+        yield f"Fixed points of {', '.join(result.missing)} are certainly missing."
+
+
+def _pair(result: Comparison, pair: tuple[int, int]) -> str:
+    return f"{result.names[pair[0]]} and {result.names[pair[1]]}"
