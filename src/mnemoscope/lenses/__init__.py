@@ -73,6 +73,11 @@ from mnemoscope.lenses.interference import (
     recall_interference as recall_interference,
 )
 from mnemoscope.lenses.intervention import Intervention as Intervention, measure_intervention as measure_intervention
+from mnemoscope.lenses.loading_populations import (
+    Resampling as Resampling,
+    fit_mixture as fit_mixture,
+    measure_resampling as measure_resampling,
+)
 from mnemoscope.lenses.low_rank import (
     LatentCell as LatentCell,
     Reduction as Reduction,
@@ -80,6 +85,7 @@ from mnemoscope.lenses.low_rank import (
     measure_reduction as measure_reduction,
     reduce_network as reduce_network,
 )
+from mnemoscope.lenses.matrix_rank import RankScores as RankScores, measure_rank as measure_rank
 from mnemoscope.lenses.recall import (
     Load as Load,
     MemoryClass as MemoryClass,

@@ -35,9 +35,14 @@ slow-manifold | approximate continuous memories: line, ring, plane, sphere or to
     dynamics
 reduction | latent variables of a low-rank network: their flow and fixed points, exactly and as a mean field
     Mastrogiuseppe & Ostojic 2018; Beiran et al. 2021; Dubreuil et al. 2022 | mnemoscope.lenses:measure_reduction
-    mastrogiuseppe2018 beiran2021 dubreuil2022 | dynamics
+    mastrogiuseppe2018 beiran2021 dubreuil2022 | dynamics | mnemoscope.inspection.low_rank:low_rank_sections
 diffusion | how noise spreads the value that a line or ring holds, from left tangent vectors and by simulation
     mnemoscope | mnemoscope.lenses:measure_diffusion | mnemoscope | dynamics
+rank | the task performance that a trained matrix, or its change in training, keeps at each lower rank
+    Schuessler et al. 2020; Dubreuil et al. 2022 | mnemoscope.lenses:measure_rank | schuessler2020 dubreuil2022
+    matrices
+resampling | whether networks drawn from Gaussian populations of the loadings still solve the task
+    Dubreuil et al. 2022 | mnemoscope.lenses:measure_resampling | dubreuil2022 | matrices
 bifurcations | fixed points tracked along training, inputs or a parameter: births, deaths, changes of stability
     Jang, section 6.1 and Fig 7 | mnemoscope.lenses:track_fixed_points | jang sussillo2013 | dynamics
 spectra | eigenvalues, Schur form, departure from normality, growth of powers, Kreiss constant, pseudospectra
