@@ -151,6 +151,8 @@ def test_the_encoder_of_a_model_is_applied():
     seen = ms.by_condition(lambda system: points_of(torch.diag(system.input[0])), model, {"on": [1.0], "off": None})
     assert torch.allclose(seen["on"].jacobians[0].diagonal(), model.encode(torch.ones(1)).double())
     assert not seen["off"].jacobians.any()
+    family = ms.interpolate_inputs(model, {0.0: [0.0], 1.0: [1.0]})
+    assert torch.allclose(family(1.0).input[0], model.encode(torch.ones(1)).double())
 
 
 @pytest.mark.parametrize(("inputs", "message"), [(None, "by name"), ({}, "no condition")])

@@ -13,8 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from mnemoscope.base.array_types import Float
-from mnemoscope.cells import Cell
+from mnemoscope.cells import Cell, Network
 from mnemoscope.lenses.dynamics import Dynamics
+from mnemoscope.lenses.model_inputs import encode_inputs
 
 Family = Callable[[float], Dynamics]
 """The system at a parameter: an iteration of training, the strength of an input, a gain."""
@@ -62,7 +63,7 @@ def interpolate_weights(cells: Sequence[Cell | nn.Module], at: Sequence[float], 
 class InputFamily:
     """One network at constant inputs that are linear in a parameter between given ones."""
 
-    cell: Cell | nn.Module
+    cell: Network
     inputs: Float[Tensor, "snapshots features"]
     at: tuple[float, ...]
     """The parameter of each input."""
@@ -77,7 +78,7 @@ class InputFamily:
 
 
 def interpolate_inputs(
-    cell: Cell | nn.Module,
+    cell: Network,
     inputs: Float[Tensor, "snapshots ..."] | Mapping[float, Any],
     at: Sequence[float] | None = None,
     *,
@@ -88,7 +89,7 @@ def interpolate_inputs(
     """Return one network at constant inputs that are linear in the parameter between given ones.
 
     Args:
-        cell: the network.
+        cell: the network, or a `Model`, whose encoder is applied to the inputs.
         inputs: an input for each parameter, {-1.0: left, 1.0: right}; or a tensor (snapshots, features), with the
             parameters in `at`. `recording.inputs_along("coherence", epoch="stimulus")` makes them from trials.
         at: the parameter of each row of a tensor, increasing; 0, 1, 2 ... by default.
@@ -112,6 +113,7 @@ def interpolate_inputs(
         at = sorted(inputs)
         inputs = torch.stack([torch.as_tensor(inputs[place]).detach().double() for place in at])
     inputs = torch.as_tensor(inputs).detach().double()
+    cell, inputs = encode_inputs(cell, inputs) if inputs.dim() == 2 else (cell, inputs)
     if inputs.dim() != 2:
         raise ValueError(f"The inputs must have shape (snapshots, features), but have {tuple(inputs.shape)}.")
     if not torch.isfinite(inputs).all():

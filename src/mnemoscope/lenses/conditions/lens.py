@@ -10,6 +10,7 @@ import torch
 from mnemoscope.cells import Model, Network
 from mnemoscope.lenses.conditions.result import ByCondition
 from mnemoscope.lenses.dynamics import Dynamics, Vector
+from mnemoscope.lenses.model_inputs import encode_inputs
 from mnemoscope.lenses.result import Result
 
 
@@ -61,16 +62,11 @@ def _systems(
     return systems
 
 
-@torch.no_grad()
 def _system(network: Network, vector: Vector | None) -> Dynamics:
-    if not isinstance(network, Model):
-        return Dynamics(network, vector)
     if vector is None:
-        return Dynamics(network.cell)
-    weight = next(network.parameters())
-    given = torch.as_tensor(vector)
-    given = given.to(weight.device, weight.dtype) if given.is_floating_point() else given.to(weight.device)
-    return Dynamics(network.cell, network.encode(given[None, None])[0, 0])
+        return Dynamics(network.cell if isinstance(network, Model) else network)
+    cell, inputs = encode_inputs(network, torch.as_tensor(vector).unsqueeze(0))
+    return Dynamics(cell, inputs[0])
 
 
 def _own(value: Any, name: str, systems: Mapping[str, Dynamics]) -> Any:
