@@ -176,6 +176,11 @@ def test_all_conditions_share_one_figure(points, recording):
     assert one.figure().axes[0].get_ylabel() == "condition"
 
 
+def test_conditions_without_states_have_an_empty_figure(points):
+    none = ms.ByCondition(("motion",), (points["motion"][[]],))
+    assert not none.figure().legends
+
+
 def test_results_without_states_are_drawn_alone(context_network):
     spectra = ms.by_condition(lambda system: ms.spectrum(system, state=torch.zeros(2)), context_network, CONTEXTS)
     with pytest.raises(ValueError, match=r"\['motion'\].figure"):

@@ -65,6 +65,14 @@ def test_trials_of_unequal_length_are_compared_where_they_are_known():
     assert "533: unknown" in found.summary()
 
 
+def test_a_path_that_runs_backwards_has_no_relative_speed():
+    forward = circles().activity[:, :1]
+    table = ms.TrialTable.of({"interval": [400, 800]})
+    found = ms.measure_speed(ms.Recording(torch.cat([forward, forward.flip(0)], 1), table), "interval", draws=1)
+    assert found.reference == 1
+    assert found.ratio[0].isnan()
+
+
 def test_wrong_conditions_raise():
     with pytest.raises(ValueError, match="no value of 'interval'"):
         ms.measure_speed(circles(), "interval", reference=1)

@@ -13,22 +13,23 @@ LIGHTEST = 0.88
 
 
 def condition_colours(condition: Condition, colours: Colours) -> list[str]:
-    """Return a colour for each level: along a colour map for three or more quantities, otherwise distinct colours."""
-    levels = np.array(condition.levels)
-    if condition.labels or len(levels) < 3:
-        return category_colours(len(levels), colours)
-    return _mapped((levels - levels.min()) / np.ptp(levels))
+    """Return a colour for each level: along a colour map for three or more quantities, otherwise distinct colours.
+
+    The colours of quantities are evenly spread, since levels such as coherences are often not.
+    """
+    number = len(condition.levels)
+    return category_colours(number, colours) if condition.labels or number < 3 else _mapped(number)
 
 
 def category_colours(number: int, colours: Colours) -> list[str]:
     """Return distinct colours, along a colour map if there are more than the palette has."""
     if number > len(CATEGORIES):
-        return _mapped(np.linspace(0, 1, number))
+        return _mapped(number)
     return [colours[name] for name in CATEGORIES[:number]]
 
 
-def _mapped(shares: np.ndarray) -> list[str]:
+def _mapped(number: int) -> list[str]:
     from matplotlib import colormaps
     from matplotlib.colors import to_hex
 
-    return [to_hex(colormaps[SEQUENTIAL](LIGHTEST * share)) for share in shares]
+    return [to_hex(colormaps[SEQUENTIAL](share)) for share in np.linspace(0, LIGHTEST, number)]

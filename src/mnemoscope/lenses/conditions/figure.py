@@ -71,7 +71,8 @@ def draw_by_condition(
     label_axes(space, labels, font_size)
     if len(labels) == 2:
         style_axes(space, colours, font_size)
-    figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=font_size - 1)
+    if space.get_legend_handles_labels()[0]:
+        figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=font_size - 1)
     return figure
 
 

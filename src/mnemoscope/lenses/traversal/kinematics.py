@@ -8,6 +8,8 @@ import numpy as np
 
 EDGE = 0.05
 """Share of a path at either end where, with noise, the nearest state may lie beyond it."""
+SLOWEST = 0.02
+"""Slope below which aligned times do not advance."""
 
 
 @dataclass(frozen=True)
@@ -60,13 +62,16 @@ def _end(times: np.ndarray, length: int) -> int:
 
 
 def _relative_speed(times: np.ndarray, length: int) -> float:
-    """Return the speed relative to the reference: 1 over the slope of the aligned times, after the path begins."""
+    """Return the speed relative to the reference: 1 over the slope of the aligned times, after the path begins.
+
+    It is NaN where these times do not advance: the condition does not follow the reference.
+    """
     before = np.flatnonzero(times <= EDGE * (length - 1))
     begin = int(before[-1]) + 1 if len(before) else 0
     if len(times) - begin < 3:
         return np.nan
     slope = np.polyfit(np.arange(begin, len(times)), times[begin:], 1)[0]
-    return 1 / slope if slope != 0 else np.inf
+    return 1 / slope if slope > SLOWEST else np.nan
 
 
 def _known(path: np.ndarray) -> np.ndarray:

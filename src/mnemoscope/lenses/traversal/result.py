@@ -37,7 +37,8 @@ class Traversal(Result):
     distance: Float[Tensor, "time conditions"]
     """Distance from the reference there."""
     ratio: Float[Tensor, " conditions"]
-    """Speed relative to the reference: 1 over the slope of `aligned`; 0.5 if a condition takes twice as long."""
+    """Speed relative to the reference, 1 over the slope of `aligned`: 0.5 if a condition takes twice as long, NaN if it
+    does not follow the reference."""
     speed_low: Float[Tensor, "steps conditions"]
     speed_high: Float[Tensor, "steps conditions"]
     aligned_low: Float[Tensor, "time conditions"]
@@ -65,7 +66,9 @@ def _sentences(result: Traversal) -> Iterator[str]:
         ratio, low, high = (float(part[number]) for part in (result.ratio, result.ratio_low, result.ratio_high))
         interval = f" ({low:.2f} to {high:.2f})" if low == low else ""
         known = ratio == ratio
-        parts.append(f"{name}: {ratio:.2f}{interval}" if known else f"{name}: unknown, since its times do not overlap")
+        parts.append(
+            f"{name}: {ratio:.2f}{interval}" if known else f"{name}: unknown, since it does not follow the reference"
+        )
     yield (
         f"Speed along the trajectory of {result.condition} {result.names[result.reference]}, relative to it: "
         f"{'; '.join(parts)}."
