@@ -176,6 +176,20 @@ def test_all_conditions_share_one_figure(points, recording):
     assert one.figure().axes[0].get_ylabel() == "condition"
 
 
+@pytest.mark.parametrize("lens", ["cycles", "attractors"])
+def test_cycles_and_attractors_are_compared_too(lens):
+    flip = ms.adapt(lambda x, h: -torch.tanh(2 * h + x), state_size=2, input_size=2, bounds=(-1, 1))
+    inputs = {"rest": [0.0, 0.0], "push": [0.1, 0.0]}
+    if lens == "cycles":
+        found = ms.by_condition(ms.find_cycles, flip, inputs, periods=2, starts=torch.full((1, 2), 0.9))
+        expected = ["rest", "push"]
+    else:
+        options = {"transient": 50, "steps": 40, "max_period": 4, "progress": False}
+        found = ms.by_condition(ms.find_attractors, flip, inputs, starts=torch.full((1, 2), 0.9), **options)
+        expected = ["rest: cycle (1)", "push: cycle (1)"]
+    assert [text.get_text() for text in found.figure().legends[0].get_texts()] == expected
+
+
 def test_conditions_without_states_have_an_empty_figure(points):
     none = ms.ByCondition(("motion",), (points["motion"][[]],))
     assert not none.figure().legends

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import mnemoscope as ms
+from mnemoscope.base.trial_table import Condition
 from mnemoscope.lenses.slow_manifold.planted import planted_ring
 from tests.slow import SLOW
 
@@ -28,6 +29,14 @@ def test_a_ring_of_radius_one_has_half_the_variance_of_the_noise(ring):
     assert ((found.variance_low <= found.expected) & (found.expected <= found.variance_high)).all()
     assert "degrees²" in found.summary()
     assert len(found.figure().axes) == 2
+
+
+def test_the_figure_of_a_ring_takes_trajectories_and_axes(ring):
+    paths = torch.randn(5, 3, 3, generator=torch.Generator().manual_seed(0)).double()
+    side = Condition("side", torch.tensor([0, 1, 1]))
+    left = ring[1].figure(trajectories=paths, colour=side, axes=(0, 2)).axes[0]
+    assert (left.get_xlabel(), left.get_ylabel()) == ("unit 0", "unit 2")
+    assert {"side 0", "side 1"} <= {line.get_label() for line in left.get_lines()}
 
 
 def test_a_covariance_acts_through_the_left_tangent(ring):
