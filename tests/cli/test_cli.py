@@ -109,6 +109,20 @@ def test_studies_are_listed_as_json(capsys):
     assert "flipflop-cube" in [row["name"] for row in json.loads(capsys.readouterr().out)]
 
 
+def test_trained_runs_are_compared(tmp_path, capsys):
+    folders = []
+    for seed in ("0", "1"):
+        options = ["--task-options", "bits", "1", "length", "12", "--seed", seed, "--root", str(tmp_path), "--json"]
+        assert main(["train", "flipflop", *TINY, *options]) == 0
+        folders.append(json.loads(capsys.readouterr().out)["folder"])
+    small = ["--trials", "4", "--draws", "0"]
+    assert main(["compare", *folders, *small, "--method", "cka", "--figure", str(tmp_path / "figure.png")]) == 0
+    assert f"{Path(folders[0]).name}   {Path(folders[1]).name}" in capsys.readouterr().out
+    assert (tmp_path / "figure.png").exists()
+    assert main(["compare", *folders, *small, "--method", "topology", "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["signatures"]) == 2
+
+
 @pytest.mark.usefixtures("undrawn")
 def test_a_trained_run_is_reused_and_inspected(tmp_path, monkeypatch, capsys):
     root = ["--root", str(tmp_path / "runs")]

@@ -22,6 +22,7 @@ from mnemoscope.base.version import __version__
 from mnemoscope.cli.cite import Cite
 from mnemoscope.cli.command_options import check_option_names, option_names
 from mnemoscope.cli.commands import Demo, Inspect, List, RunStudy, Train
+from mnemoscope.cli.compare import CompareRuns
 from mnemoscope.cli.sweep import RunSweep
 from mnemoscope.cli.tables import Runs, Scoreboard, Studies
 from mnemoscope.config import PRESETS, RunConfig
@@ -35,6 +36,7 @@ DESCRIPTION = """Build recurrent networks, train them on memory tasks, and see w
     mnemoscope train flipflop --cell gru       train a network: a preset, then the settings to change
     mnemoscope inspect runs/flipflop/<hash>    find the fixed points of a trained run, write a page
     mnemoscope inspect net.pt --network gru    the same for the weights of your torch.nn.GRU
+    mnemoscope compare runs/flipflop/*         measure whether trained networks compute in the same way
     mnemoscope runs --sort loss                compare all runs in one table
     mnemoscope sweep flipflop --over hidden_size=32,64    train with several settings and compare
     mnemoscope study flipflop-cube             measure a published result again
@@ -50,6 +52,7 @@ _COMMANDS = {
     "train": Train,
     "sweep": RunSweep,
     "inspect": Inspect,
+    "compare": CompareRuns,
     "list": List,
     "study": RunStudy,
     "studies": Studies,

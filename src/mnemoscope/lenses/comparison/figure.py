@@ -59,7 +59,7 @@ def _draw_map(result: Comparison, axes: Any, colours: Colours, font_size: float)
         for name, (x, y) in zip(result.names, to_array(points), strict=True):
             axes.annotate(name, (x, y), xytext=(4, 4), textcoords="offset points", color=colours["muted"])
     if result.groups:
-        axes.legend(frameon=False, loc="best")
+        axes.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.22), ncols=2)
     span = max(float((points.amax(0) - points.amin(0)).max()), 1e-9)
     middle = (points.amax(0) + points.amin(0)) / 2
     for limits, centre in ((axes.set_xlim, middle[0]), (axes.set_ylim, middle[1])):
@@ -81,7 +81,7 @@ def _draw_nulls(result: Comparison, axes: Any, colours: Colours, font_size: floa
     axes.plot(places, result.distances[rows, columns], "o", color=colours["ink"], markersize=3, label="measured")
     axes.set(title="Distances of pairs", xlabel="pairs, sorted", ylabel=UNITS[result.score])
     axes.set_ylim(bottom=0)
-    axes.legend(frameon=False, loc="best")
+    axes.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.22))
     style_axes(axes, colours, font_size)
 
 

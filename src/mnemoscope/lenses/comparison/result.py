@@ -169,11 +169,12 @@ def _sentences(result: Comparison) -> Iterator[str]:
     values = [float(result.distances[i, j]) for i, j in pairs]
     nearest, furthest = pairs[values.index(min(values))], pairs[values.index(max(values))]
     unit = {"angular": " rad", "matching": " (0: same, 1: nothing in common)"}.get(result.score, "")
+    title = TITLES[result.method][0].upper() + TITLES[result.method][1:]
     if len(pairs) == 1:
-        yield f"{TITLES[result.method].capitalize()}: {_pair(result, nearest)} are {values[0]:.3g}{unit} apart."
+        yield f"{title}: {_pair(result, nearest)} are {values[0]:.3g}{unit} apart."
     else:
         yield (
-            f"{TITLES[result.method].capitalize()} of {len(result)} systems: distances from {min(values):.3g} "
+            f"{title} of {len(result)} systems: distances from {min(values):.3g} "
             f"({_pair(result, nearest)}) to {max(values):.3g}{unit} ({_pair(result, furthest)})."
         )
     yield from _sentences_on_groups(result)
