@@ -141,7 +141,7 @@ def test_there_is_an_extra_for_each_kind_of_work():
     project = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     assert {*extras} == {"cli", "report", "hf", "ode", "sweep", "ray", "slurm", "rl", "table", "tensorboard",
-                         "wandb", "docs", "dev"}  # fmt: skip
+                         "wandb", "nwb", "docs", "dev"}  # fmt: skip
     assert not any(name in " ".join(extras["dev"]) for name in ("optuna", "ray", "wandb"))  # large
     assert {line.partition(">=")[0] for line in project["dependencies"]} == {
         "torch",

@@ -1,9 +1,15 @@
 """Recordings: the activity of a network or of neurons, averaged over conditions and aligned to epochs."""
 
+import sys
+import warnings
+from datetime import UTC, datetime
+from types import SimpleNamespace
+
 import pytest
 import torch
 
 import mnemoscope as ms
+from mnemoscope.lenses.recording.nwb import read_contents
 
 
 @pytest.fixture
@@ -81,3 +87,135 @@ def test_wrong_shapes_are_refused(recording):
         ms.Recording.from_trials(torch.zeros(3, 5, 2), inputs=torch.zeros(3, 4, 1))
     with pytest.raises(ValueError, match="trials, time, units"):
         ms.Recording.from_trials(torch.zeros(5, 3))
+
+
+# --- data of neurons ------------------------------------------------------------------------------------------------
+
+
+def test_spikes_are_counted_in_bins_from_the_start_of_each_trial():
+    """A slow reference: count the spikes of each bin one after another."""
+    generator = torch.Generator().manual_seed(0)
+    spikes = [3 * torch.rand(40, generator=generator).double() for _ in range(2)]
+    starts, stops = [0.2, 1.0, 2.0], [0.7, 1.3, 2.5]
+    recording = ms.Recording.from_spikes(spikes, starts, stops, step=100)
+    assert recording.activity.shape == (5, 3, 2)
+    assert recording.activity[3:, 1].isnan().all()
+    for trial, (start, length) in enumerate(zip(starts, (5, 3, 5), strict=True)):
+        for step in range(length):
+            low, high = start + 0.1 * step, start + 0.1 * (step + 1)
+            for unit in range(2):
+                count = sum(low <= time < high for time in spikes[unit].tolist())
+                assert float(recording.activity[step, trial, unit]) == pytest.approx(10 * count)
+    assert "spikes in bins of 100 ms, as rates in Hz" in recording.summary()
+    with pytest.raises(ValueError, match="shorter than a bin"):
+        ms.Recording.from_spikes(spikes, [0.0], [0.01], step=20)
+    some = ms.Recording.from_spikes(spikes, starts, stops, step=100, observed=[None, [[0.9, 1.4]]])
+    assert some.activity[0, :, 1].isnan().tolist() == [True, False, True]
+    assert "Units are missing in" in some.summary()
+
+
+def test_smoothing_keeps_constants_and_ends_and_states_itself(recording):
+    constant = ms.Recording(torch.ones_like(recording.activity).masked_fill(recording.activity.isnan(), torch.nan))
+    smoothed = constant.smoothed(1.5)
+    torch.testing.assert_close(smoothed.activity, constant.activity, equal_nan=True)
+    assert smoothed.processing == "smoothed by a Gaussian of 1.5 steps"
+    single = torch.zeros(9, 1, 1, dtype=torch.float64)
+    single[4] = 1
+    course = ms.Recording(single).smoothed(1.0).activity[:, 0, 0]
+    assert float(course[5] / course[4]) == pytest.approx(2.718281828**-0.5, rel=1e-2)
+    assert "20 ms" in ms.Recording.from_spikes([[0.1]], [0.0], [0.2], step=10, smoothing=20).processing
+    with pytest.raises(ValueError, match="must be positive"):
+        recording.smoothed(0)
+
+
+def test_units_are_selected_and_scaled_by_their_range(recording):
+    assert torch.equal(recording.select([1]).activity.nan_to_num(), recording.activity[..., 1:].nan_to_num())
+    means = recording.average("choice").activity
+    ranges = means.nan_to_num(nan=0).amax((0, 1)) - means.nan_to_num(nan=99).amin((0, 1))
+    torch.testing.assert_close(
+        recording.scaled("choice", soften=2.0).activity, recording.activity / (ranges + 2), equal_nan=True
+    )
+    with pytest.raises(ValueError, match="Unit 0 has the same mean"):
+        ms.Recording(torch.ones(3, 2, 1)).scaled()
+
+
+def test_folds_test_every_trial_once_and_keep_the_conditions(recording):
+    table = ms.TrialTable.of({"choice": [0, 0, 0, 1, 1, 1, torch.nan]})
+    trials = ms.Recording(torch.arange(7.0).expand(2, 7).unsqueeze(2).double(), table)
+    folds = trials.folds(3, "choice")
+    tested = torch.cat([test.activity[0, :, 0] for _, test in folds])
+    assert sorted(tested.tolist()) == [*range(7)]
+    for fitted, test in folds:
+        assert {0.0, 1.0} <= {*test.table["choice"].values.tolist()}
+        assert not {*fitted.activity[0, :, 0].tolist()} & {*test.activity[0, :, 0].tolist()}
+    assert len(trials.folds(7)) == 7
+    with pytest.raises(ValueError, match="cannot be divided into 8 folds"):
+        trials.folds(8)
+
+
+class Columns(dict):
+    """A table as pynwb returns it."""
+
+    @property
+    def colnames(self):
+        return tuple(self)
+
+    def __len__(self):
+        return len(next(iter(self.values())))
+
+
+def nwb_contents():
+    trials = {
+        "start_time": [0.0, 1.0, 2.0], "stop_time": [0.5, 1.4, float("nan")], "cue": [0.1, float("nan"), 2.1],
+        "side": ["left", "right", "left"], "contrast": [0.5, 1.0, 0.25], "path": [[0, 1], [0, 1], [0, 1]],
+    }  # fmt: skip
+    units = {"spike_times": [[0.05, 0.31], [1.05]], "obs_intervals": [[[0, 3]], [[0.9, 1.5]]]}
+    return SimpleNamespace(trials=Columns(trials), units=Columns(units))
+
+
+def test_contents_of_an_nwb_file_become_counts_conditions_and_epochs():
+    options = {"start": "start_time", "stop": "stop_time", "trials": None, "units": None}
+    counts, table = read_contents(nwb_contents(), 100.0, ["side", "contrast"], {"cue": ("cue", 0.3)}, **options)
+    assert counts.shape == (5, 2, 2)  # the third trial has no end
+    assert counts[:, 0, 0].tolist() == [1, 0, 0, 1, 0]
+    assert counts[:, 0, 1].isnan().all()  # not observed
+    assert counts[0, 1, 1] == 1
+    assert table["side"].labels == ("left", "right")
+    assert table["contrast"].values.tolist() == [0.5, 1.0]
+    assert table.epoch("cue").starts.tolist() == [1, 3]  # unknown in the second trial: empty
+    assert table.epoch("cue").stops.tolist() == [3, 3]
+    with pytest.raises(KeyError, match="Did you mean 'side'"):
+        read_contents(nwb_contents(), 100.0, ["sid"], {}, **options)
+    with pytest.raises(ValueError, match="'path' has 2 dimensions"):
+        read_contents(nwb_contents(), 100.0, ["path"], {}, **options)
+    with pytest.raises(ValueError, match="needs a table of trials"):
+        read_contents(SimpleNamespace(trials=None, units=None), 100.0, [], {}, **options)
+    one, _ = read_contents(nwb_contents(), 100.0, [], {}, **options | {"trials": [1], "units": [False, True]})
+    assert one.shape == (4, 1, 1)
+
+
+def test_an_nwb_file_is_read(tmp_path):
+    pynwb = pytest.importorskip("pynwb", reason="needs mnemoscope[nwb]")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the package about its own files
+        file = pynwb.NWBFile("trials", "id", datetime(2026, 1, 1, tzinfo=UTC))
+        file.add_trial_column("side", "side of the stimulus")
+        for start, side in ((0.0, "left"), (1.0, "right")):
+            file.add_trial(start_time=start, stop_time=start + 0.5, side=side)
+        file.add_unit(spike_times=[0.05, 0.07, 1.31], obs_intervals=[[0.0, 3.0]])
+        file.add_unit(spike_times=[1.05], obs_intervals=[[0.9, 1.6]])
+        with pynwb.NWBHDF5IO(str(tmp_path / "data.nwb"), "w") as target:
+            target.write(file)
+        recording = ms.Recording.from_nwb(
+            tmp_path / "data.nwb", step=100, conditions=["side"], epochs={"cue": (0, 0.2)}
+        )
+    assert recording.activity[0, 0, 0] == 20
+    assert recording.activity[:, 0, 1].isnan().all()
+    assert recording.table["side"].labels == ("left", "right")
+    assert recording.table.epoch("cue").stops.tolist() == [2, 2]
+
+
+def test_without_pynwb_the_error_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pynwb", None)
+    with pytest.raises(ImportError, match=r"pip install 'mnemoscope\[nwb\]'"):
+        ms.Recording.from_nwb("data.nwb", step=20)

@@ -34,6 +34,10 @@ from mnemoscope.lenses.capacity import (
 from mnemoscope.lenses.closed_loop import Loops as Loops, close_loop as close_loop, find_loops as find_loops
 from mnemoscope.lenses.comparison import Comparison as Comparison, compare as compare
 from mnemoscope.lenses.conditions import ByCondition as ByCondition, by_condition as by_condition
+from mnemoscope.lenses.demixing import (
+    DemixedComponents as DemixedComponents,
+    demixed_components as demixed_components,
+)
 from mnemoscope.lenses.design import MemoryDesign as MemoryDesign, design_memory as design_memory
 from mnemoscope.lenses.diffusion import Diffusion as Diffusion, measure_diffusion as measure_diffusion
 from mnemoscope.lenses.dynamics import Dynamics as Dynamics
@@ -86,6 +90,10 @@ from mnemoscope.lenses.low_rank import (
     reduce_network as reduce_network,
 )
 from mnemoscope.lenses.matrix_rank import RankScores as RankScores, measure_rank as measure_rank
+from mnemoscope.lenses.principal_axes import (
+    PrincipalComponents as PrincipalComponents,
+    principal_components as principal_components,
+)
 from mnemoscope.lenses.recall import (
     Load as Load,
     MemoryClass as MemoryClass,
@@ -115,10 +123,12 @@ from mnemoscope.lenses.replacement import (
     MeasuredInfluence as MeasuredInfluence,
     measure_influence as measure_influence,
 )
+from mnemoscope.lenses.rotations import Rotations as Rotations, find_rotations as find_rotations
 from mnemoscope.lenses.selection import (
     SelectionVectors as SelectionVectors,
     selection_vectors as selection_vectors,
 )
+from mnemoscope.lenses.selective_units import Selectivity as Selectivity, measure_selectivity as measure_selectivity
 from mnemoscope.lenses.slow_manifold import (
     SlowManifold as SlowManifold,
     find_slow_manifold as find_slow_manifold,
@@ -141,6 +151,11 @@ from mnemoscope.lenses.transition_operators import (
     transitions as transitions,
 )
 from mnemoscope.lenses.traversal import Traversal as Traversal, measure_speed as measure_speed
+from mnemoscope.lenses.trial_tensor import (
+    TensorComponents as TensorComponents,
+    tensor_components as tensor_components,
+)
+from mnemoscope.lenses.unit_clusters import TaskVariance as TaskVariance, task_variance as task_variance
 from mnemoscope.lenses.variables import (
     MemoryBasis as MemoryBasis,
     Variables as Variables,

@@ -19,6 +19,21 @@ activity | the activity of all units of a network in trials, with the conditions
     mnemoscope | mnemoscope.lenses:record_activity | mnemoscope | behaviour, populations
 speed | how fast the trajectory of each condition is traversed, and its distance from a reference
     Remington et al. 2018 | mnemoscope.lenses:measure_speed | remington2018 | behaviour, populations
+principal-components | directions in which mean activity varies most, and the dimension of its signal without noise
+    mnemoscope; Pearson 1901 | mnemoscope.lenses:principal_components | mnemoscope pearson1901 | populations
+demixed-components | components for time, each condition and each interaction, with shuffles as control
+    Kobak et al. 2016 | mnemoscope.lenses:demixed_components | kobak2016 | populations
+rotations | planes in which the activity of conditions rotates (jPCA), beside any linear dynamics and surrogates
+    Churchland et al. 2012; Elsayed & Cunningham 2017 | mnemoscope.lenses:find_rotations | churchland2012 elsayed2017
+    populations
+tensor-components | trials as sums of products of a trial, a time and a unit factor, over restarts
+    Williams et al. 2018 | mnemoscope.lenses:tensor_components | williams2018 | populations
+selectivity | how much of each unit's variance a condition explains in each epoch, with permutations as control
+    Freedman & Lane 1983; Benjamini & Hochberg 1995 | mnemoscope.lenses:measure_selectivity | freedman1983 benjamini1995
+    populations
+task-variance | which units vary in which tasks, their clusters, and whether these are better than chance
+    Yang et al. 2019; Tibshirani et al. 2001 | mnemoscope.lenses:task_variance | yang2019 tibshirani2001 rousseeuw1987
+    populations
 influence | how much every past input matters for every output, exactly: value path, full derivative, whole network
     mnemoscope; Ali et al. 2024; Hutchinson 1990 | mnemoscope.lenses:influence
     mnemoscope ali2024 hutchinson1990 | behaviour

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,6 +13,9 @@ from torch import Tensor
 
 from mnemoscope.base.array_types import Bool, Float
 from mnemoscope.base.trial_table import TrialTable
+from mnemoscope.base.validation import check_whole
+from mnemoscope.lenses.recording.nwb import Edges, read_nwb
+from mnemoscope.lenses.recording.spikes import bin_spikes, smooth
 from mnemoscope.lenses.result import Result
 
 
@@ -33,6 +38,8 @@ class Recording(Result):
     """The conditions and epochs of the trials."""
     inputs: Float[Tensor, "steps sequences features"] | None = None
     """The inputs of each step, where they are known; NaN after the end of a trial."""
+    processing: str = ""
+    """How the activity was computed from the data, such as "spikes in bins of 20 ms, as rates in Hz"."""
 
     noun: ClassVar[str] = "a recording"
     drawn_by: ClassVar[str] = "draw_recording"
@@ -63,6 +70,82 @@ class Recording(Result):
         given = None if inputs is None else torch.as_tensor(inputs).double().transpose(0, 1).contiguous()
         return cls(rates.double().transpose(0, 1).contiguous(), table or TrialTable(), given)
 
+    @classmethod
+    def from_spikes(
+        cls,
+        spike_times: Sequence[Any],
+        starts: Any,
+        stops: Any,
+        table: TrialTable | None = None,
+        *,
+        step: float,
+        smoothing: float | None = None,
+        observed: Sequence[Any] | None = None,
+    ) -> Recording:
+        """Return firing rates in Hz from the times of spikes.
+
+        Args:
+            spike_times: the times of each unit's spikes in seconds.
+            starts: beginning of each trial in seconds.
+            stops: end of each trial; trials may differ in length, and what follows the end is NaN.
+            table: conditions and epochs of the trials.
+            step: width of a bin in milliseconds.
+            smoothing: standard deviation of a Gaussian kernel in milliseconds. It also looks ahead, so that activity
+                appears up to about twice that long before its cause. None for the counts of each bin.
+            observed: for each unit the intervals (number, 2) in seconds in which it was observed; in other trials it is
+                NaN. None for always.
+
+        >>> spikes = [[0.11, 0.12, 0.31], [0.25]]
+        >>> recording = Recording.from_spikes(spikes, [0.1, 0.3], [0.2, 0.4], step=50)
+        >>> recording.activity[:, 0, 0].tolist()  # two spikes in the first 50 ms
+        [40.0, 0.0]
+
+        """
+        edges = (torch.as_tensor(np.asarray(edge, dtype=np.float64)) for edge in (starts, stops))
+        counts = bin_spikes(spike_times, *edges, step / 1000, observed)
+        table = replace(table or TrialTable(), step=float(step))
+        return cls._of_counts(counts, table, smoothing)
+
+    @classmethod
+    def from_nwb(
+        cls,
+        path: str | Path,
+        *,
+        step: float,
+        conditions: Sequence[str] = (),
+        epochs: Mapping[str, Edges] | None = None,
+        start: str = "start_time",
+        stop: str = "stop_time",
+        smoothing: float | None = None,
+        trials: Any = None,
+        units: Any = None,
+    ) -> Recording:
+        """Return firing rates in Hz of the units in the trials of an NWB file (needs the `nwb` extra).
+
+        Units that were not observed in a trial, by the file's `obs_intervals`, are NaN there. Trials whose start or
+        stop is missing are left out.
+
+        Args:
+            path: the file.
+            step: width of a bin in milliseconds.
+            conditions: columns of the trials to keep as conditions; text gets a number for each value, with its label.
+            epochs: beginning and end by name: columns of the trials with times, or seconds after the start.
+            start: column of the trials at which the activity begins.
+            stop: column at which it ends.
+            smoothing: as in `from_spikes`.
+            trials: numbers or a mask of the trials to keep; all by default.
+            units: numbers or a mask of the units to keep; all by default.
+
+        """
+        counts, table = read_nwb(path, step, conditions, epochs or {}, start, stop, trials, units)
+        return cls._of_counts(counts, table, smoothing)
+
+    @classmethod
+    def _of_counts(cls, counts: Tensor, table: TrialTable, smoothing: float | None) -> Recording:
+        assert table.step is not None
+        rates = cls(counts * (1000 / table.step), table, None, f"spikes in bins of {table.step:g} ms, as rates in Hz")
+        return rates if smoothing is None else rates.smoothed(smoothing)
+
     @property
     def size(self) -> int:
         """Number of units."""
@@ -82,7 +165,61 @@ class Recording(Result):
         """Return some of the trials: a slice, a mask, or their numbers."""
         inputs = None if self.inputs is None else self.inputs[:, trials]
         table = self.table.part(trials) if len(self.table) else self.table
-        return Recording(self.activity[:, trials], table, inputs)
+        return replace(self, activity=self.activity[:, trials], table=table, inputs=inputs)
+
+    def select(self, units: Any) -> Recording:
+        """Return some of the units: a slice, a mask, or their numbers."""
+        return replace(self, activity=self.activity[:, :, units])
+
+    def smoothed(self, width: float) -> Recording:
+        """Return the activity smoothed over time by a Gaussian kernel of this width (its standard deviation).
+
+        The width is in milliseconds, or in steps where a step has no duration.
+        """
+        if not width > 0:
+            raise ValueError(f"The width of a kernel must be positive, but is {width}.")
+        unit = "steps" if self.table.step is None else "ms"
+        done = f"smoothed by a Gaussian of {width:g} {unit}"
+        activity = smooth(self.activity, width / (self.table.step or 1))
+        return replace(self, activity=activity, processing=f"{self.processing}, {done}".removeprefix(", "))
+
+    def scaled(self, *conditions: str, soften: float = 0.0) -> Recording:
+        """Divide each unit by the range of its mean activity in conditions, plus a constant.
+
+        With `soften=5` for rates in Hz, strong units weigh about the same and weak ones less (Churchland et al. 2012).
+        Units whose mean activity is constant need `soften` above 0.
+        """
+        means = self.average(*conditions).activity.flatten(0, 1)
+        low, high = (means.nan_to_num(nan=fill) for fill in (torch.inf, -torch.inf))
+        ranges = high.amax(0) - low.amin(0) + soften
+        if not bool((ranges > 0).all()):
+            raise ValueError(
+                f"Unit {int((ranges <= 0).nonzero()[0])} has the same mean activity at all steps: pass soften=..., or "
+                f"leave it out with select(...)."
+            )
+        done = f"divided by the range of each unit{f' + {soften:g}' if soften else ''}"
+        return replace(
+            self, activity=self.activity / ranges, processing=f"{self.processing}, {done}".removeprefix(", ")
+        )
+
+    def folds(self, number: int, *conditions: str, seed: int = 0) -> list[tuple[Recording, Recording]]:
+        """Return pairs of recordings to fit and to test, such that every trial is tested once.
+
+        The trials of every combination of the conditions are divided as evenly as possible between the folds.
+        """
+        check_whole(2, number=number)
+        if number > self.trials:
+            raise ValueError(f"{self.trials} trials cannot be divided into {number} folds.")
+        generator = torch.Generator().manual_seed(seed)
+        groups = self.table.groups(*conditions) if conditions else {"": torch.arange(self.trials)}
+        place, first = torch.full((self.trials,), -1), 0
+        for members in groups.values():
+            order = members[torch.randperm(len(members), generator=generator)]
+            place[order] = (torch.arange(len(members)) + first) % number
+            first += len(members)  # small groups do not all fill the first folds
+        rest = (place < 0).nonzero().flatten()  # trials without a value of a condition
+        place[rest] = (torch.arange(len(rest)) + first) % number
+        return [(self.part(place != fold), self.part(place == fold)) for fold in range(number)]
 
     def in_epoch(self, name: str) -> Recording:
         """Return the steps of one epoch, aligned to its start; NaN where it is shorter than the longest."""
@@ -98,7 +235,7 @@ class Recording(Result):
         inputs = None if self.inputs is None else aligned(self.inputs)
         starts = torch.zeros_like(epoch.starts)
         table = replace(self.table, epochs=(replace(epoch, starts=starts, stops=epoch.lengths),))
-        return Recording(aligned(self.activity), table, inputs)
+        return replace(self, activity=aligned(self.activity), table=table, inputs=inputs)
 
     def average(self, *conditions: str) -> Recording:
         """Return the mean activity of every combination of values of these conditions, as trials of a new recording.
@@ -119,7 +256,7 @@ class Recording(Result):
         inputs = None
         if self.inputs is not None:
             inputs = torch.stack([self.inputs[:, members].nanmean(1) for members in groups.values()], 1)
-        return Recording(means, table.part(first) if len(table) else table, inputs)
+        return replace(self, activity=means, table=table.part(first) if len(table) else table, inputs=inputs)
 
     def mean_inputs(self, *conditions: str, epoch: str | None = None) -> dict[str, Float[Tensor, " features"]]:
         """Return the mean input of every combination of values of these conditions, by its text.
@@ -155,4 +292,7 @@ class Recording(Result):
         levels = [f"{each.name} ({len(each.levels)} values)" for each in self.table.conditions]
         conditions = f" Conditions: {', '.join(levels)}." if levels else ""
         epochs = f" Epochs: {', '.join(each.name for each in self.table.epochs)}." if self.table.epochs else ""
-        return f"{sentence}.{conditions}{epochs}"
+        missing = self.activity[self.present.nonzero(as_tuple=True)].isnan().double().mean()
+        gaps = f" Units are missing in {float(missing):.0%} of the steps of trials." if missing > 0 else ""
+        processing = f" Activity: {self.processing}." if self.processing else ""
+        return f"{sentence}.{conditions}{epochs}{gaps}{processing}"

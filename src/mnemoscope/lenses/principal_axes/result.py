@@ -1,0 +1,76 @@
+"""The result of the lens on principal components."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from mnemoscope.base.array_types import Float
+from mnemoscope.lenses.result import Result
+
+
+@dataclass(frozen=True, repr=False)
+class PrincipalComponents(Result):
+    """Directions in which the mean activity of a population varies most, and how many of them it uses."""
+
+    noun: ClassVar[str] = "principal components"
+    drawn_by: ClassVar[str] = "draw_components"
+
+    centre: Float[Tensor, " units"]
+    """Mean over steps and combinations of conditions."""
+    axes: Float[Tensor, "components units"]
+    """Orthonormal directions, by falling variance."""
+    variance: Float[Tensor, " all"]
+    """Variance of the mean activity along every component, also those that are not kept."""
+    traces: Float[Tensor, "time cells components"]
+    """Mean activity of each combination of conditions along the components."""
+    cells: tuple[str, ...]
+    """Names of the combinations."""
+    trials: int
+    fewest: int
+    """Fewest trials of a combination, at a step, of a unit."""
+    participation: float
+    """Participation ratio of the variances; noise in the averages raises it."""
+    signal_share: float | None = None
+    """Share of the variance of the averages that is not noise; None with fewer than four trials of a combination."""
+    signal_by_component: Float[Tensor, " components"] | None = None
+    """Share of the signal's variance along principal components that were fitted to other trials."""
+    signal_dimension: float | None = None
+    """Participation ratio of the signal, without the noise of single trials."""
+    interval: tuple[float, ...] | None = None
+    """95% interval of `signal_dimension` over trials (jackknife); None with fewer than eight trials."""
+    step: float | None = None
+    """Duration of a step in milliseconds."""
+
+    @property
+    def share(self) -> Float[Tensor, " all"]:
+        """Share of the variance of the averages along every component."""
+        return self.variance / self.variance.sum()
+
+    def project(self, activity: Float[Tensor, "*batch units"]) -> Float[Tensor, "*batch components"]:
+        """Return activity, such as that of single trials, in the coordinates of the components."""
+        return (activity - self.centre) @ self.axes.T
+
+    def summary(self) -> str:
+        units, shown = len(self.centre), min(3, len(self.axes))
+        shares = ", ".join(f"{share:.0%}" for share in self.share[:shown].tolist())
+        text = (
+            f"{units} units, averages over {self.trials} trials of {len(self.cells)} "
+            f"{'combinations' if len(self.cells) > 1 else 'combination'} of conditions: the first components have "
+            f"{shares} of their variance. Participation ratio {self.participation:.3g}"
+        )
+        if self.signal_dimension is not None:
+            if self.interval is None:
+                interval = "no interval: fewer than 8 trials of a combination"
+            else:
+                interval = f"95% interval over trials {self.interval[0]:.3g} to {self.interval[1]:.3g}"
+            return (
+                f"{text}; {self.signal_dimension:.3g} without the noise of trials ({interval}). "
+                f"{self.signal_share:.0%} of the variance is signal."
+            )
+        if self.signal_share is not None:
+            return f"{text}. Trials of the same conditions share no variance that could be told from noise."
+        reason = f"a combination has {self.fewest} trials" if self.fewest < 4 else "some trials lack units"
+        return f"{text}, raised by any noise in the averages: it is not corrected, since {reason}."
