@@ -10,7 +10,7 @@ import mnemoscope as ms
 from mnemoscope.cells import Block, Stack, affine_layers
 from mnemoscope.cells.affine import MLSTM, GatedDeltaNet, Mamba2
 from mnemoscope.cells.affine.layer import AffineLayer
-from mnemoscope.lenses.exact_influence import network_derivatives
+from mnemoscope.lenses.exact_influence import layer_derivatives, network_derivatives, readers
 from mnemoscope.lenses.exact_influence.layer_derivatives import full_path
 from mnemoscope.lenses.exact_influence.network_derivatives import model_path
 from mnemoscope.lenses.exact_influence.result import _number
@@ -48,7 +48,8 @@ def full_by_autograd(layer, state):
 
 @representatives("lru", "deltaproduct-gated", "mlstm")
 @pytest.mark.parametrize("name", CELLS)
-def test_the_full_influence_of_a_cell_is_its_jacobian(name):
+def test_the_full_influence_of_a_cell_is_its_jacobian(name, monkeypatch):
+    monkeypatch.setattr(readers, "CHUNK", 4)  # two of them, the second one filled up
     cell, xs = trained(name), randn(TIME, BATCH, 3)
     _, state = ms.scan(cell, randn(2, BATCH, 3))  # from a state that is not 0
     [layer] = affine_layers(cell, xs, state)
@@ -59,7 +60,8 @@ def test_the_full_influence_of_a_cell_is_its_jacobian(name):
 
 
 @pytest.mark.parametrize("core", [lambda: GatedDeltaNet(3, 4, heads=2), lambda: MLSTM(3, 4)])
-def test_the_full_influence_of_a_block_includes_its_convolution(core):
+def test_the_full_influence_of_a_block_includes_its_convolution(core, monkeypatch):
+    monkeypatch.setattr(readers, "CHUNK", 4)
     torch.manual_seed(0)
     block = Block(core(), width=3).double().requires_grad_(False)
     _, state = ms.scan(block, randn(2, BATCH, 3))
@@ -83,10 +85,13 @@ def value_part(layer):
 
 
 @pytest.mark.parametrize("core", [lambda: Mamba2(3, 4, heads=2, state_size=2), lambda: MLSTM(3, 4)])
-def test_random_directions_are_unbiased_within_their_error(core):
+@pytest.mark.parametrize("columns", [1, 8])
+def test_random_directions_are_unbiased_within_their_error(core, columns, monkeypatch):
+    monkeypatch.setattr(layer_derivatives, "COLUMNS", (columns, columns))
     torch.manual_seed(1)
     [layer] = affine_layers(core().double().requires_grad_(False), randn(4, 1, 3))
     exact, found = full_path(layer, 0).energies, full_path(layer, 32, seed=3)
+    assert found.standard_error == pytest.approx(((8 if columns == 1 else 2) / 32) ** 0.5)
     later = exact > 0
     errors = (found.energies[later] / exact[later] - 1).abs()
     assert float(errors.max()) < 4 * found.standard_error
@@ -132,6 +137,15 @@ def test_the_influence_through_a_network_is_its_jacobian(model, monkeypatch):
     random = model_path(model, tokens, directions=12, rows=2)
     assert random.standard_error == pytest.approx((2 / 12) ** 0.5)
     assert float((random.energies.sum() / expected[:, random.rows].sum() - 1).abs()) < random.standard_error
+
+
+def test_the_lens_starts_from_a_given_state(model):
+    tokens = torch.randint(5, (TIME, 2))
+    _, state = ms.scan(model.cell, model.encode(tokens[:2]))
+    found, whole = ms.influence(model, tokens[2:], state), ms.influence(model, tokens)
+    torch.testing.assert_close(found.model, whole.model[2:, 2:])
+    torch.testing.assert_close(found.layers[1].state_norms, whole.layers[1].state_norms[2:])
+    assert not torch.allclose(found.model, ms.influence(model, tokens[2:]).model)
 
 
 def test_a_long_input_takes_some_outputs_and_random_directions(model, monkeypatch):
@@ -258,7 +272,7 @@ def test_estimates_state_their_error(model):
     found = ms.influence(model, torch.randint(5, (TIME, 1)), directions=2, rows=2)
     assert found.model_error == 1
     assert "standard error of a single influence is at most 100%" in found.summary()
-    assert "standard error of a single influence is at most 200%" in found.summary()
+    assert found.layers[0].full_error == 1  # of two directions and all values
     assert "interval" not in found.summary()  # of one sequence
 
 

@@ -6,7 +6,7 @@ from torch.nn.functional import mse_loss
 
 import mnemoscope as ms
 from mnemoscope.cells import affine_layers
-from mnemoscope.lenses.exact_influence import value_path
+from mnemoscope.lenses.exact_influence import readers
 from mnemoscope.lenses.exact_influence.value_path import value_paths
 from tests.cells.test_affine_cells import CELLS
 from tests.slow import representatives
@@ -80,11 +80,11 @@ def test_the_value_path_gives_the_reads_of_a_trained_cell(name):
     torch.testing.assert_close(paths.energies(), parts.abs().square().sum(-1))
 
 
-@pytest.mark.parametrize("name", ["deltaproduct", "lru"])
-def test_blocks_of_columns_and_some_heads_agree_with_the_whole(name, monkeypatch):
+@pytest.mark.parametrize("name", ["deltaproduct", "lru", "gla"])
+def test_chunks_and_some_heads_agree_with_the_whole(name, monkeypatch):
     layer = layer_of(name)
     whole = value_paths(layer)
-    monkeypatch.setattr(value_path, "ROOM", 5 * TIME * BATCH)
+    monkeypatch.setattr(readers, "CHUNK", 4)
     some = value_paths(layer, slice(1, 2))
     torch.testing.assert_close(some.matrix, whole.matrix[:, 1:2])
     torch.testing.assert_close(some.start, whole.start[:, 1:2])

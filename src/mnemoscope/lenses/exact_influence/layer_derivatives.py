@@ -1,35 +1,42 @@
 """The full influence of a layer: derivatives of its reads by its inputs, through values, keys, gates and convolution.
 
 An input x_s reaches the parts of the steps s, ..., s + c - 1, where c is the width of the convolution. Let W_s be the
-derivative of the state after these steps by x_s. After them the state is only carried and read, so that
+derivative of the state after these steps by x_s (`local_derivatives`). After them the state is only carried and read,
+so that
 
     d o_t / d x_s = r^T W_s,      |d o_t / d x_s|^2 = r^T (sum W_s W_s^T) r,      r = A_{s+c}^T ... A_t^T q_t,
 
-for t >= s + c: all time^2 norms cost O(time^2 keys^2). The reads of the first c steps are differentiated directly.
-W_s is computed by forward derivatives along all input directions, or estimated from random ones (Hutchinson 1990):
-with random signs z for the input features and w for the values, the mean of `(r^T W_s z w)^2` is the squared norm.
+for t >= s + c: with the readers r of `readers`, all time^2 norms cost O(time^2 keys^2), and are products of matrices.
+
+W_s is computed along all input directions, or estimated from random ones (Hutchinson 1990): with random signs z for the
+input features and p columns of random signs w for the values, the mean of `|r^T W_s z w|^2 / p` is the squared norm.
 """
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from math import sqrt
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float, Inexact
 from mnemoscope.cells.affine.layer import AffineLayer, LayerInputs
-from mnemoscope.cells.affine.parts import Parts, carry_back, read_state, step_state
+from mnemoscope.lenses.exact_influence.local_derivatives import LocalDerivatives, Sketch
+from mnemoscope.lenses.exact_influence.readers import Readers, carried_to_end
 
 WORK = 1e8
 """Numbers of derivatives of states up to which every direction is followed."""
-DIRECTIONS = 8
+DIRECTIONS = 16
 """Random directions otherwise."""
-ROOM = 8_000_000
-"""Numbers of derivatives of states that are in memory at a time."""
+COLUMNS = (8, 2)
+"""Columns of random signs by which the values are multiplied for each random direction, without and with normaliser."""
+ROOM = 64_000_000
+"""Numbers of derivatives of features and states that are in memory at a time, roughly."""
+
+SQUARES = 4_000_000
+"""Products of readers that are in memory at a time."""
 
 
 class FullPath(NamedTuple):
@@ -39,11 +46,19 @@ class FullPath(NamedTuple):
     """`|d o_t / d x_s|^2`, the sum over heads, values and input features."""
     directions: int
     """Number of random directions of each input; 0 if the numbers are exact."""
+    columns: int
+    """Number of random columns of the values for each direction; 0 if all values are taken."""
 
     @property
     def standard_error(self) -> float:
-        """Largest standard error of a number, relative to it: `var (z^T J w)^2 <= 8 |J|^4` for random signs z and w."""
-        return sqrt(8 / self.directions) if self.directions else 0.0
+        """Largest standard error of a number, relative to it.
+
+        For p columns of random signs w, `|J w|^2 / p` has a variance of at most 2 / p |J|^4; for random signs z, that
+        of `|K z|^2` is at most 2 |K|^4, with K = J w / sqrt(p): together at most (2 + 6 / p) |J|^4.
+        """
+        if not self.directions:
+            return 0.0
+        return sqrt((2 + (6 / self.columns if self.columns else 0)) / self.directions)
 
 
 def full_path(layer: AffineLayer, directions: int | None = None, seed: int = 0) -> FullPath:
@@ -63,173 +78,177 @@ def full_path(layer: AffineLayer, directions: int | None = None, seed: int = 0) 
     size, S = inputs.xs.shape[-1], layer.start
     if directions is None:
         directions = 0 if size * len(inputs.xs) * S.numel() * inputs.window <= WORK else DIRECTIONS
-    local = _LocalDerivatives(layer, inputs)
-    for direction, signs in _directions(layer, inputs.xs, directions, seed):
-        local.add(direction, signs)
-    local.energies /= max(directions, 1)
-    _carry(layer, local, max(directions, 1))
-    return FullPath(local.energies, directions)
+    local = LocalDerivatives(layer, inputs)
+    values = S.shape[-1] - local.normalised
+    columns = min(COLUMNS[local.normalised], values)
+    columns = columns if directions and columns < values else 0
+    carried = _Normalised(layer, local) if local.normalised else _Plain(layer, local)
+    for group, sketch in _directions(layer, inputs, directions, columns, seed):
+        carried.add(local.add(group, sketch), sketch)
+    energies = local.energies
+    later = carried.energies()
+    late = inputs.window - 1  # the state after step s + late belongs to the input s
+    energies[..., : energies.shape[-1] - late] += later[..., late:]
+    return FullPath(energies / max(directions, 1), directions, columns)
 
 
-def _directions(layer: AffineLayer, xs: Tensor, number: int, seed: int) -> Iterator[tuple[Tensor, Tensor | None]]:
-    """Yield directions of all inputs: each unit vector in turn, or random signs, with random signs of the values.
-
-    All values of a layer with a normaliser are kept, since its reads are not linear in them.
-    """
-    generator = torch.Generator().manual_seed(seed)
+def _directions(
+    layer: AffineLayer, inputs: LayerInputs, number: int, columns: int, seed: int
+) -> Iterator[tuple[Tensor, Sketch]]:
+    """Yield groups of directions of all inputs: unit vectors, or random signs, with columns of signs for the values."""
+    generator, xs = torch.Generator().manual_seed(seed), inputs.xs
 
     def random_signs(*shape: int) -> Tensor:
         return (2 * torch.randint(2, shape, generator=generator) - 1).to(xs)
 
-    heads, _, values = layer.start.shape[1:]
-    normalised = layer.denominators() is not None
-    for index in range(number or xs.shape[-1]):
-        if number:
-            yield random_signs(*xs.shape), None if normalised else random_signs(heads, values, 1)
-        else:
-            direction = torch.zeros_like(xs)
-            direction[..., index] = 1
-            yield direction, None
+    heads, keys, values = layer.start.shape[1:]
+    values -= layer.denominators() is not None
+    each = max(heads * keys * (columns or values), inputs.window * layer.features.shape[-1])
+    units = torch.eye(xs.shape[-1], dtype=xs.dtype, device=xs.device)
+    for some in torch.arange(number or len(units), device=xs.device).split(max(1, ROOM // (each * xs[..., 0].numel()))):
+        shape = (len(some), *xs.shape)
+        directions = random_signs(*shape) if number else units[some][:, None, None].expand(shape)
+        yield directions, random_signs(heads, len(some), values, columns) / sqrt(columns) if columns else None
 
 
-class _LocalDerivatives:
-    """Derivatives of the first reads after each input, and the sums over directions of the products of W_s."""
+class _Carried:
+    """The part of the squared derivatives that comes from the states after the first steps of each input."""
 
-    def __init__(self, layer: AffineLayer, inputs: LayerInputs) -> None:
-        self.layer, self.inputs, self.window = layer, inputs, inputs.window
-        time, batch = inputs.xs.shape[:2]
-        raw = layer.core.parts(layer.features)
-        self.shift = layer.parts.log_decays - raw.log_decays if layer.scales is not None else None
-        self.before = torch.cat([layer.start.unsqueeze(0), layer.states()[:-1]])  # S before every step
-        self.energies = inputs.xs.new_zeros(batch, time, time)
-        heads, keys = layer.start.shape[1:3]
-        keys = 2 * keys if layer.start.is_complex() else keys
-        squares = inputs.xs.new_zeros(time, batch, heads, keys, keys)
-        self.grams = [squares]
-        if layer.denominators() is not None:
-            values = layer.start.shape[-1] - 1
-            self.grams += [torch.zeros_like(squares), inputs.xs.new_zeros(time, batch, heads, values, keys, keys)]
+    def __init__(self, layer: AffineLayer, local: LocalDerivatives) -> None:
+        self.layer, self.local = layer, local
+        self.late = local.window - 1
+        self.readers = Readers(layer.parts, layer.start.dtype)
 
-    def add(self, direction: Tensor, signs: Tensor | None) -> None:
-        """Add the derivatives along one direction of every input, of all values or of their sum with signs.
+    def add(self, W: Inexact[Tensor, "time batch heads keys directions _"], sketch: Sketch) -> None:
+        """Add the derivatives W of some directions."""
+        raise NotImplementedError
 
-        Only every c-th input is moved at a time, so that the features of a step depend on one moved input.
+    def energies(self) -> Float[Tensor, "batch time states"]:
+        """Return the squared derivatives of the reads by the inputs to which the states after each step belong."""
+        raise NotImplementedError
+
+    def empty(self) -> tuple[Tensor, Tensor]:
+        """Return zeros for all pairs of steps in whole chunks, and a view of the pairs inside of each chunk."""
+        batch, length = self.layer.start.shape[0], self.readers.chunks * self.readers.size
+        whole = self.layer.features.new_zeros(batch, length, length, dtype=self.local.energies.dtype)
+        chunks = (self.readers.chunks, self.readers.size)
+        return whole, whole.unflatten(2, chunks).unflatten(1, chunks).diagonal(0, 1, 3)  # (batch, t, u, chunks)
+
+    def in_chunks(self, sources: Tensor) -> Tensor:
+        """Return what belongs to the inputs in the order of the states, (chunks, steps, ...)."""
+        late = min(self.late, len(sources))
+        return self.readers.in_chunks(torch.cat([torch.zeros_like(sources[:late]), sources[: len(sources) - late]]))
+
+
+class _Plain(_Carried):
+    """Without a normaliser, the sums of `W W^T` over all directions are carried."""
+
+    def __init__(self, layer: AffineLayer, local: LocalDerivatives) -> None:
+        super().__init__(layer, local)
+        self.grams: Tensor | None = None
+
+    def add(self, W: Inexact[Tensor, "time batch heads keys directions _"], sketch: Sketch) -> None:
+        W = _as_real(W.flatten(-2))
+        products = W @ W.mT.contiguous()  # ten times as fast on some CPUs as with a transposed view
+        self.grams = products if self.grams is None else self.grams.add_(products)
+
+    def energies(self) -> Float[Tensor, "batch time states"]:
+        assert self.grams is not None
+        whole, inside = self.empty()
+        grams, self.grams = self.in_chunks(self.grams), None  # (chunks, steps, batch, heads, keys, keys)
+        i, j = torch.triu_indices(*grams.shape[-2:], device=grams.device)
+        twice = torch.where(i == j, 1, 2).to(grams)
+        vectors = torch.empty(*grams.shape[:-2], len(i), dtype=grams.dtype, device=grams.device)
+        for step, r, operator in self.readers.within():
+            for part in self.real(r[..., 1:, :]):
+                norms = ((part @ grams[:, step]) * part).sum(-1).sum(2)
+                inside[:, step + 1 :, step] += norms.permute(1, 2, 0)
+            E = _real_operator(operator)
+            carried = carried_to_end(E, carried_to_end(E, grams[:, step]).mT.contiguous())
+            vectors[:, step] = carried[..., i, j] * twice
+        del grams
+        size, (_, _, batch, heads, numbers) = self.readers.size, vectors.shape
+        rows = max(1, SQUARES // (batch * heads * numbers))
+        for chunk, r in self.readers.across():
+            first, after = chunk * size, (chunk + 1) * size
+            sources = vectors[chunk].transpose(0, 1).flatten(2)  # (batch, steps, heads numbers)
+            for part in self.real(r):
+                for begin in range(0, part.shape[-2], rows):
+                    some = part[..., begin : begin + rows, :]
+                    block = slice(after + begin, after + begin + some.shape[-2])
+                    whole[:, block, first:after] += (sources @ _products(some.mT.contiguous()).flatten(1, 2)).mT
+        return whole[:, : self.readers.time, : self.readers.time]
+
+    def real(self, r: Tensor) -> list[Tensor]:
+        """Return real vectors whose products with the real and imaginary rows of W are the parts of `r^T W` that count.
+
+        These are both parts if the values are complex, else the real one.
         """
-        time, c = len(direction), self.window
-        before = self.before if signs is None else self.before @ signs.to(self.before)
-        segment = max(1, ROOM // max(1, before[0].numel()))
-        projected, change = _forward_derivative(self.inputs.project, (self.inputs.xs,), (direction,))
-        tangents = []
-        for first in range(c):
-            moved = torch.zeros_like(change)
-            moved[first::c] = change[first::c]
-            tangents.append(_forward_derivative(self.inputs.mix, (projected,), (moved,))[1])
-        for some in torch.arange(time, device=direction.device).split(segment):
-            self._follow(some, torch.stack(tangents), before, signs)
-
-    def _follow(self, sources: Tensor, tangents: Tensor, before: Tensor, signs: Tensor | None) -> None:
-        """Follow the derivatives of the states from some inputs for c steps, through each step's derivative."""
-        c, time = tangents.shape[:2]
-        change = torch.zeros_like(before[sources])
-        for later in range(c):
-            there = sources + later < time
-            sources, change = sources[there], change[there]
-            steps = sources + later
-            shift = None if self.shift is None else self.shift[steps]
-            scale = None if self.layer.scales is None else self.layer.scales[steps]
-
-            def advance(
-                features: Tensor, S: Tensor, shift: Tensor | None = shift, scale: Tensor | None = scale
-            ) -> tuple[Tensor, Tensor]:
-                parts = _relative(self.layer.core.parts(features), shift, scale)
-                if signs is not None:
-                    parts = parts._replace(values=(parts.values.unsqueeze(-2) @ signs.to(parts.values)).squeeze(-2))
-                S = step_state(parts, S)
-                return S, _used(self.layer, parts, S, scale)
-
-            given = (self.layer.features[steps], before[steps])
-            change, read = _forward_derivative(advance, given, (tangents[sources % c, steps], change))[1]
-            self.energies[:, steps, sources] += read.abs().square().sum((-2, -1)).T
-        W = _as_real(change)
-        if len(self.grams) == 1:
-            self.grams[0][sources] += W @ W.mT
-            return
-        value, normaliser = W[..., :-1], W[..., -1:]
-        self.grams[0][sources] += value @ value.mT
-        self.grams[1][sources] += normaliser @ normaliser.mT
-        self.grams[2][sources] += torch.einsum("sbhke,sbhj->sbhekj", value, normaliser.squeeze(-1))
+        if not r.is_complex():
+            return [r]
+        real = torch.cat([r.real, -r.imag], -1)
+        return [real, torch.cat([r.imag, r.real], -1)] if self.layer.parts.values.is_complex() else [real]
 
 
-def _forward_derivative(function: Callable[..., Any], at: tuple[Tensor, ...], along: tuple[Tensor, ...]) -> Any:
-    """Return the value of a function, and its derivative along a direction."""
-    with warnings.catch_warnings():  # torch loads its rules of forward mode by means that it calls deprecated
-        warnings.filterwarnings("ignore", "`torch.jit.script` is deprecated")
-        return torch.func.jvp(function, at, along)[:2]
+class _Normalised(_Carried):
+    """With a normaliser, the last column of W is its derivative, and every direction is carried by itself.
+
+    The derivative of the read `h = n / d` of values is `(dn - slope h dz) / d`, with that of the normaliser z.
+    """
+
+    def __init__(self, layer: AffineLayer, local: LocalDerivatives) -> None:
+        super().__init__(layer, local)
+        self.total, self.inside = self.empty()
+
+    def add(self, W: Inexact[Tensor, "time batch heads keys directions _"], sketch: Sketch) -> None:
+        self.readers = Readers(self.layer.parts, self.layer.start.dtype)
+        number, W = W.shape[-1] - 1, self.in_chunks(W)
+        slopes = self.local.normaliser_slopes(sketch).expand(*self.local.denominators.shape, W.shape[-2], number)
+        slopes = self.readers.in_chunks(slopes)  # (chunks, steps, batch, heads, directions, columns)
+        denominators = self.readers.in_chunks(self.local.denominators)
+        denominators = torch.where(denominators == 0, 1, denominators)  # of steps after the end
+        sources = torch.empty_like(W)
+
+        def squares(r: Tensor, X: Tensor, slopes: Tensor, denominators: Tensor) -> Tensor:
+            products = (r @ X.flatten(-2)).unflatten(-1, X.shape[-2:])
+            moved = torch.addcmul(products[..., :number], slopes, products[..., number:], value=-1)
+            return moved.square_().sum((-2, -1)) / denominators.square()
+
+        for step, r, operator in self.readers.within():
+            X = W[:, step]
+            later = (x[:, step + 1 :].movedim(1, 3) for x in (slopes, denominators))
+            norms = squares(r[..., 1:, :], X, *later).sum(2)
+            self.inside[:, step + 1 :, step] += norms.permute(1, 2, 0)
+            sources[:, step] = carried_to_end(operator, X.flatten(-2)).view_as(X)
+        size = self.readers.size
+        flat = [x.flatten(0, 1).movedim(0, 2) for x in (slopes, denominators)]  # (batch, heads, time, ...)
+        for chunk, r in self.readers.across():
+            for j in range(size):
+                after = (chunk + 1) * size
+                norms = squares(r, sources[chunk, j], *(x[:, :, after:] for x in flat))
+                self.total[:, after:, chunk * size + j] += norms.sum(1)
+
+    def energies(self) -> Float[Tensor, "batch time states"]:
+        return self.total[:, : self.readers.time, : self.readers.time]
 
 
-def _relative(parts: Parts, shift: Tensor | None, scale: Tensor | None) -> Parts:
-    """Return parts relative to scales that are held constant, since no output depends on them."""
-    if shift is None or scale is None:
-        return parts
-    assert parts.log_writes is not None
-    keys, erase = torch.exp(parts.log_writes - scale).unsqueeze(-1) * parts.keys, parts.erase
-    if erase is not None:
-        erase = (torch.exp(shift) * erase[0], erase[1])
-    return parts._replace(keys=keys, log_decays=parts.log_decays + shift, erase=erase, log_writes=None)
-
-
-def _used(layer: AffineLayer, parts: Parts, S: Tensor, scale: Tensor | None) -> Inexact[Tensor, "..."]:
-    """Return the real part of the reads if values are real, divided by the normaliser if the core has one."""
-    reads = read_state(parts, S)
-    reads = reads if parts.values.is_complex() or not reads.is_complex() else reads.real
-    denominators = layer.core.denominators(reads, scale)
-    return reads if denominators is None else reads[..., :-1] / denominators.unsqueeze(-1)
-
-
-def _as_real(W: Inexact[Tensor, "*batch keys values"]) -> Float[Tensor, "*batch rows values"]:
+def _as_real(W: Tensor) -> Tensor:
     return torch.cat([W.real, W.imag], -2) if W.is_complex() else W
 
 
-def _carry(layer: AffineLayer, local: _LocalDerivatives, number: int) -> None:
-    """Add the reads after the first c steps: the readers r are carried back from all reads at once."""
-    c, time = local.window, len(layer.features)
-    readers = layer.parts.queries.permute(1, 2, 0, 3).to(layer.start.dtype).clone()  # (batch, heads, time, keys)
-    weights = _normaliser_weights(layer)
-    for step in range(time - 1, c - 1, -1):  # readers of the state before this step
-        readers[:, :, step:] = carry_back(layer.at(step), readers[:, :, step:])
-        source = step - c
-        gram = [x[source] for x in local.grams]
-        norms = sum(_norms(part, gram, weights, step) for part in _real_readers(readers[:, :, step:], layer))
-        local.energies[:, step:, source] += torch.as_tensor(norms) / number
+def _real_operator(operator: Tensor) -> Tensor:
+    """Return an operator on real and imaginary rows."""
+    if not operator.is_complex():
+        return operator
+    real, imaginary = (torch.diag_embed(x.squeeze(-1)) for x in (operator.real, operator.imag))
+    return torch.cat([torch.cat([real, -imaginary], -1), torch.cat([imaginary, real], -1)], -2)
 
 
-def _real_readers(readers: Tensor, layer: AffineLayer) -> list[Tensor]:
-    """Return real vectors whose products with the real and imaginary rows of W are the parts of `r^T W` that count."""
-    if not readers.is_complex():
-        return [readers]
-    real = torch.cat([readers.real, -readers.imag], -1)
-    return [real, torch.cat([readers.imag, readers.real], -1)] if layer.parts.values.is_complex() else [real]
-
-
-def _norms(r: Tensor, gram: list[Tensor], weights: tuple[Tensor, Tensor, Tensor] | None, step: int) -> Tensor:
-    """Return `r^T G r`, the sum over the heads, (batch, reads); with a normaliser, that of the normalised reads."""
-    squares = ((r @ gram[0]) * r).sum(-1)
-    if weights is None:
-        return squares.sum(1)
-    denominators, slopes, h = (x[:, :, step:] for x in weights)
-    of_normaliser = ((r @ gram[1]) * r).sum(-1) * h.square().sum(-1)
-    both = torch.einsum("bhtk,bhekj,bhtj,bhte->bht", r, gram[2], r, h)
-    return ((squares - 2 * slopes * both + slopes.square() * of_normaliser) / denominators.square()).sum(1)
-
-
-def _normaliser_weights(layer: AffineLayer) -> tuple[Tensor, Tensor, Tensor] | None:
-    """Return the denominators, their derivatives by the normaliser, and the normalised reads, if the core has one."""
-    reads = layer.reads()
-    denominators = layer.core.denominators(reads, layer.scales)
-    if denominators is None:
-        return None
-    direction = torch.zeros_like(reads)
-    direction[..., -1] = 1
-    slopes = _forward_derivative(lambda x: layer.core.denominators(x, layer.scales), (reads,), (direction,))[1]
-    h = reads[..., :-1] / denominators.unsqueeze(-1)
-    return denominators.permute(1, 2, 0), slopes.permute(1, 2, 0), h.permute(1, 2, 0, 3)
+def _products(r: Float[Tensor, "batch heads keys reads"]) -> Float[Tensor, "batch heads pairs reads"]:
+    """Return the products of all pairs of keys, in the order of `triu_indices`."""
+    keys = r.shape[2]
+    found, first = r.new_empty(*r.shape[:2], keys * (keys + 1) // 2, r.shape[3]), 0
+    for i in range(keys):
+        torch.mul(r[:, :, i : i + 1], r[:, :, i:], out=found[:, :, first : first + keys - i])
+        first += keys - i
+    return found

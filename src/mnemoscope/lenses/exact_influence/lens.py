@@ -16,6 +16,7 @@ from mnemoscope.base.validation import check_whole
 from mnemoscope.cells import Lengths, Model, Network, affine_layers, as_cell, read_inputs
 from mnemoscope.cells.affine.layer import AffineLayer
 from mnemoscope.cells.affine.parts import step_state
+from mnemoscope.cells.state import State
 from mnemoscope.lenses.exact_influence.layer_derivatives import full_path
 from mnemoscope.lenses.exact_influence.network_derivatives import model_path
 from mnemoscope.lenses.exact_influence.result import Influence, LayerInfluence
@@ -27,7 +28,7 @@ from mnemoscope.lenses.exact_influence.summaries import (
     retention,
     windows,
 )
-from mnemoscope.lenses.exact_influence.value_path import value_paths
+from mnemoscope.lenses.exact_influence.value_path import value_energies
 from mnemoscope.lenses.token_labels import Labels, read_labels
 
 ROOM = 16_000_000
@@ -41,6 +42,7 @@ CELLS = 512
 def influence(
     network: Network | Model,
     inputs: Num[Tensor, "time batch ..."] | PackedSequence,
+    state: State | None = None,
     *,
     labels: Labels | None = None,
     lengths: Lengths | None = None,
@@ -61,6 +63,7 @@ def influence(
     Args:
         network: a `Model`, a cell, or a module that `adapt` takes, with at least one affine layer (`affine_layers`).
         inputs: sequences in the layout of the network, or token numbers.
+        state: the state before the first input, as in `scan`; by default the initial state.
         labels: one string for each step, a list of such lists, or a tokenizer, for the tokens in summary and figures.
         lengths: number of steps of each sequence; what follows is padding.
         share: share of the influence that a window holds.
@@ -84,8 +87,8 @@ def influence(
     for name, number in {"directions": directions, "rows": rows}.items():
         if number is not None:
             check_whole(0, **{name: number})
-    layers = affine_layers(network, inputs, lengths=lengths)
-    cell = network.cell if isinstance(network, Model) else as_cell(network)
+    layers = affine_layers(network, inputs, state, lengths=lengths)
+    cell = network.cell if isinstance(network, Model) else as_cell(network, state)
     given = read_inputs(inputs, batch_first=cell.batch_first, lengths=lengths)
     time, batch = given.xs.shape[:2]
     mask = given.mask
@@ -107,7 +110,7 @@ def influence(
     if not model:
         return result
     runnable = (network if isinstance(network, Model) else cell).time_first()
-    path = model_path(runnable, given.xs, mask, rows=rows, directions=directions, seed=seed)
+    path = model_path(runnable, given.xs, mask, state, rows=rows, directions=directions, seed=seed)
     of_tokens = _of_tokens(path.energies[0], path.rows, int(steps[0]))
     return replace(
         result,
@@ -151,17 +154,18 @@ def _of_values(
     time, batch, heads = layer.parts.queries.shape[:3]
     total, columns = torch.zeros(batch, time, time, dtype=torch.float64), []
     past_end = rows.unsqueeze(-1) >= lengths[:, None, None, None]
+    short, denominators = bool(past_end.any()), layer.denominators()
     for some in _slices(heads, ROOM // (batch * time**2)):
-        energies = value_paths(layer, some).energies().masked_fill(past_end, 0.0)
+        energies = value_energies(layer, some, denominators)
+        energies = energies.masked_fill(past_end, 0.0) if short else energies
         each = lengths.unsqueeze(1).expand(energies.shape[:2])
-        curves = lag_curve(energies, rows, each)
         summaries = (
-            half_life(curves),
+            half_life(lag_curve(energies, rows, each)),
             windows(energies, rows, each, share),
             participations(energies, rows, each),
         )
         columns.append([x.double().cpu() for x in summaries])
-        total += energies.sum(1).double().cpu()
+        total += energies.sum(1).cpu()
     joined = (torch.cat(parts, 1) for parts in zip(*columns, strict=True))
     lives, spans, numbers = joined
     return total[0], lag_curve(total, rows.cpu(), lengths.cpu()), lives, spans, numbers

@@ -26,9 +26,23 @@ def lag_curve(
     energies: Energies, rows: Int[Tensor, " rows"], lengths: Int[Tensor, "*batch"]
 ) -> Float[Tensor, "*batch lags"]:
     """Return the mean of `I(t, t - k)` over the outputs t that have an input k steps before; NaN if none has."""
-    lags = torch.arange(energies.shape[-1], device=energies.device)
+    time = energies.shape[-1]
+    lags = torch.arange(time, device=energies.device)
+    if time > 1 and torch.equal(rows, lags):  # all outputs
+        return _diagonal_sums(energies) / (lengths.unsqueeze(-1) - lags).clamp_min(0)
     counted = (rows.unsqueeze(-1) >= lags) & (rows < lengths.unsqueeze(-1)).unsqueeze(-1)  # (*batch, rows, lags)
     return by_lag(energies, rows).sum(-2) / counted.sum(-2)
+
+
+def _diagonal_sums(energies: Float[Tensor, "*batch time time"]) -> Float[Tensor, "*batch lags"]:
+    """Return the sums along the diagonals from the main one down, of matrices that are 0 above it.
+
+    In rows of length time + 1, the entries of a diagonal are in one column, next to entries above the main diagonal.
+    """
+    time = energies.shape[-1]
+    flat = energies.flatten(-2)
+    sums = flat[..., :-1].unflatten(-1, (time - 1, time + 1)).sum(-2)
+    return torch.cat([sums[..., :1] + flat[..., -1:], sums[..., 2:].flip(-1)], -1)
 
 
 def half_life(curve: Float[Tensor, "*batch lags"]) -> Float[Tensor, "*batch"]:
@@ -46,9 +60,10 @@ def windows(
     energies: Energies, rows: Int[Tensor, " rows"], lengths: Int[Tensor, "*batch"], share: float
 ) -> Float[Tensor, "*batch"]:
     """Return the least number of last inputs that hold a share of the influence on an output, the mean over outputs."""
-    cumulated = by_lag(energies, rows).cumsum(-1)
-    needed = (cumulated < share * cumulated[..., -1:]).sum(-1) + 1
-    return _over_rows(needed.to(energies.dtype), cumulated[..., -1], rows, lengths)
+    older = energies.cumsum(-1)  # of the inputs up to s
+    total = older[..., -1]
+    unneeded = torch.searchsorted(older, ((1 - share) * total).unsqueeze(-1), right=True).squeeze(-1)
+    return _over_rows((rows + 1 - unneeded).to(energies.dtype), total, rows, lengths)
 
 
 def participations(

@@ -4,7 +4,7 @@ The reads of a layer are linear in the values that it writes,
 
     q_t^T S_t = sum_s M_ts v_s + q_t^T A_t ... A_1 S_0,      M_ts = q_t^T A_t ... A_{s+1} k_s,
 
-and M is the recurrence applied to the identity: its column s is read if only step s writes, and writes the value 1.
+and a row of M has the products of one read's readers (`readers`) with the keys of all writes.
 """
 
 from __future__ import annotations
@@ -16,10 +16,8 @@ from torch import Tensor
 
 from mnemoscope.base.array_types import Float, Inexact
 from mnemoscope.cells.affine.layer import AffineLayer
-from mnemoscope.cells.affine.parts import Parts, scan_parts
-
-ROOM = 8_000_000
-"""Numbers of M that are computed at a time."""
+from mnemoscope.cells.affine.parts import Parts, carry_state, scan_parts
+from mnemoscope.lenses.exact_influence.readers import Readers, carried_to_end
 
 
 @dataclass(frozen=True)
@@ -46,12 +44,7 @@ class ValuePaths:
 
     def energies(self) -> Float[Tensor, "batch heads time sources"]:
         """Return `|sum_j M_tj v_j|^2` over the writes j of each input: the squared norm of its part of each read."""
-        squares = self.values.abs().square().sum(-1)
-        if self.micro_steps == 1:
-            return self.matrix.abs().square() * squares.unsqueeze(-2)
-        inputs = (-1, self.micro_steps)
-        parts = torch.einsum("bhtsj,bhsje->bhtse", self.matrix.unflatten(-1, inputs), self.values.unflatten(-2, inputs))
-        return parts.abs().square().sum(-1)
+        return _energies(self.matrix, self.values, self.micro_steps)
 
 
 def value_paths(layer: AffineLayer, heads: slice = slice(None)) -> ValuePaths:
@@ -68,17 +61,39 @@ def value_paths(layer: AffineLayer, heads: slice = slice(None)) -> ValuePaths:
 
     """
     parts, start = _of_heads(layer.parts, heads), layer.start[:, heads]
-    matrix = _applied_to_identity(parts, start)
-    left = scan_parts(parts._replace(values=torch.zeros_like(parts.values)), start)[0]
-    values = parts.values if parts.micro_steps == 1 else parts.values.movedim(-3, 1).flatten(0, 1)
-    left, values = (x.permute(1, 2, 0, 3) for x in (left, values))
-    if not parts.values.is_complex():
-        left = left.real
+    left = scan_parts(parts._replace(values=torch.zeros_like(parts.values)), start)[0].permute(1, 2, 0, 3)
+    left = left if parts.values.is_complex() else left.real
     denominators = layer.denominators()
-    if denominators is not None:  # the last value is that of the normaliser
-        rows = denominators[..., heads].permute(1, 2, 0).unsqueeze(-1)
-        matrix, left, values = matrix / rows, left[..., :-1] / rows, values[..., :-1]
+    matrix, values = _weights(parts, start.dtype, None if denominators is None else denominators[..., heads])
+    if denominators is not None:
+        left = left[..., :-1] / denominators[..., heads].permute(1, 2, 0).unsqueeze(-1)
     return ValuePaths(matrix, values, left, parts.micro_steps)
+
+
+def value_energies(
+    layer: AffineLayer, heads: slice, denominators: Float[Tensor, "time batch all_heads"] | None
+) -> Float[Tensor, "batch heads time sources"]:
+    """Return `ValuePaths.energies` of some heads, given the numbers that divide the reads of all heads, if any do."""
+    parts = _of_heads(layer.parts, heads)
+    rows = None if denominators is None else denominators[..., heads]
+    return _energies(*_weights(parts, layer.start.dtype, rows), parts.micro_steps)
+
+
+def _energies(
+    matrix: Inexact[Tensor, "batch heads time writes"],
+    values: Inexact[Tensor, "batch heads writes values"],
+    micro_steps: int,
+) -> Float[Tensor, "batch heads time sources"]:
+    if micro_steps == 1:
+        return matrix.abs().square_().mul_(values.abs().square().sum(-1).unsqueeze(-2))
+    inputs = (-1, micro_steps)
+    M, v = matrix.unflatten(-1, inputs), values.unflatten(-2, inputs)
+    products = v @ v.mH  # of the values of each input, (batch, heads, sources, micro_steps, micro_steps)
+    return sum(
+        (products[..., i, j].unsqueeze(-2) * M[..., i] * M[..., j].conj()).real
+        for i in range(micro_steps)
+        for j in range(micro_steps)
+    )
 
 
 def _of_heads(parts: Parts, heads: slice) -> Parts:
@@ -89,30 +104,48 @@ def _of_heads(parts: Parts, heads: slice) -> Parts:
     return Parts(queries, keys, values, log_decays, erase, None, parts.micro_steps)
 
 
-def _applied_to_identity(parts: Parts, start: Tensor) -> Inexact[Tensor, "batch heads time writes"]:
-    """Return what is read if each write in turn is the only one, and its value is 1."""
-    time, batch, heads = parts.queries.shape[:3]
-    micro = parts.micro_steps
-    columns = max(1, ROOM // (time * batch * heads * micro))
-    matrix = parts.values.new_zeros(batch, heads, time, time * micro)
-    for first in range(0, time * micro, columns):
-        block = slice(first, min(first + columns, time * micro))
-        begin = first // micro  # nothing is read before it is written
-        later = _from_step(parts, begin)
-        places = torch.arange(block.start, block.stop, device=matrix.device) - begin * micro
-        identity = matrix.real.new_zeros((time - begin) * micro, len(places))
-        identity[places, torch.arange(len(places), device=matrix.device)] = 1
-        written = identity.unflatten(0, (time - begin, micro))[:, None, :, None].expand(-1, batch, -1, heads, -1)
-        later = later._replace(values=written.squeeze(2) if micro == 1 else written)
-        empty = start.new_zeros(*start.shape[:-1], len(places))
-        read = scan_parts(later, empty)[0].real
-        if matrix.is_complex():
-            read = torch.complex(read, scan_parts(later._replace(queries=-1j * later.queries), empty)[0].real)
-        matrix[:, :, begin:, block] = read.permute(1, 2, 0, 3)
-    return matrix
+def _weights(
+    parts: Parts, dtype: torch.dtype, denominators: Float[Tensor, "time batch heads"] | None
+) -> tuple[Inexact[Tensor, "batch heads time writes"], Inexact[Tensor, "batch heads writes values"]]:
+    """Return M and the values, whose last one is that of the normaliser if there are denominators."""
+    readers, real = Readers(parts, dtype), not parts.values.is_complex()
+    keys = readers.in_chunks(_after_tokens(parts, dtype))  # (chunks, steps, batch, heads, keys, micro_steps)
+    chunks, size = readers.chunks, readers.size
+    micro, length = parts.micro_steps, chunks * size
+    kind = dtype.to_real() if real else dtype
+    M = torch.zeros(*keys.shape[2:4], length, length, micro, dtype=kind, device=keys.device)
+    blocks = M.unflatten(3, (chunks, size)).unflatten(2, (chunks, size)).diagonal(0, 2, 4)
+    sources = torch.empty_like(keys)
+    for j, r, operator in readers.within():
+        blocks[:, :, j:, j] = _product(r, keys[:, j], real).permute(1, 2, 3, 4, 0)
+        sources[:, j] = carried_to_end(operator, keys[:, j])
+    columns = sources.permute(0, 2, 3, 4, 1, 5).flatten(-2)  # (chunks, batch, heads, keys, writes of the chunk)
+    flat = M.flatten(3)
+    for chunk, r in readers.across():
+        first, after = chunk * size, (chunk + 1) * size
+        flat[:, :, after:, first * micro : after * micro] = _product(r, columns[chunk], real)
+    flat = flat[:, :, : readers.time, : readers.time * micro]
+    values = parts.values if micro == 1 else parts.values.movedim(-3, 1).flatten(0, 1)
+    values = values.permute(1, 2, 0, 3)
+    if denominators is not None:
+        flat, values = flat / denominators.permute(1, 2, 0).unsqueeze(-1), values[..., :-1]
+    return flat, values
 
 
-def _from_step(parts: Parts, step: int) -> Parts:
-    erase = None if parts.erase is None else (parts.erase[0][step:], parts.erase[1][step:])
-    numbers = (parts.queries[step:], parts.keys[step:], parts.values[step:], parts.log_decays[step:])
-    return Parts(*numbers, erase, None, parts.micro_steps)
+def _after_tokens(parts: Parts, dtype: torch.dtype) -> Inexact[Tensor, "time batch heads keys micro_steps"]:
+    """Return the keys of each token, carried by its later micro-steps."""
+    steps = parts.each()
+    carried = []
+    for i, step in enumerate(steps):
+        key = step.keys.to(dtype).unsqueeze(-1)
+        for later in steps[i + 1 :]:
+            key = carry_state(later, key)
+        carried.append(key)
+    return torch.cat(carried, -1)
+
+
+def _product(r: Tensor, X: Tensor, real: bool) -> Tensor:
+    """Return `r X`, or its real part."""
+    if not (real and r.is_complex()):
+        return r @ X
+    return torch.cat([r.real, -r.imag], -1) @ torch.cat([X.real, X.imag], -2)
