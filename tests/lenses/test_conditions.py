@@ -172,6 +172,8 @@ def test_all_conditions_share_one_figure(points, recording):
     assert "motion: stable (2)" in labels
     assert "context colour, coherence 0.2" in labels
     assert figure.axes[0].get_xlabel() == "state 1"
+    labels = [text.get_text() for text in points.figure(recording).legends[0].get_texts()]
+    assert labels[0] == "trajectories"  # all trials together have no mean
     one = ms.by_condition(ms.find_fixed_points, ms.adapt(lambda x, h: 0.5 * h, state_size=1), {"rest": None})
     assert one.figure().axes[0].get_ylabel() == "condition"
 

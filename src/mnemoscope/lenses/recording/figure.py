@@ -78,7 +78,8 @@ def _draw_units(
     time = (recording.table.step or 1) * torch.arange(len(means.activity)).numpy()
     for axes, unit in zip(figure.subplots(1, len(shown), squeeze=False)[0], shown, strict=True):
         for path in paths:
-            axes.plot(time, path.mean[:, unit], color=path.colour, linewidth=1.2, label=path.label)
+            shade = path.colour if path.condition else colours["ink"]
+            axes.plot(time, path.mean[:, unit], color=shade, linewidth=1.2, label=path.label)
         for epoch in means.table.epochs:
             axes.axvline((recording.table.step or 1) * int(epoch.starts[0]), color=colours["line"], linewidth=1)
         axes.set(title=f"unit {unit}", xlabel="step" if recording.table.step is None else "time (ms)")

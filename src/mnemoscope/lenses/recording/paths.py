@@ -32,6 +32,8 @@ class ConditionPaths:
     """(time, size)"""
     trials: np.ndarray
     """Some single trials (trials, time, size); none if there is only one."""
+    condition: bool = True
+    """Whether these are trials of one condition, whose mean is worth a line; False for all trials together."""
 
 
 def as_recording(trajectories: Recording | Tensor, colour: Colouring | None) -> tuple[Recording, tuple[str, ...]]:
@@ -52,18 +54,25 @@ def condition_paths(recording: Recording, names: tuple[str, ...], colours: Colou
     """Return the trajectories of every combination of values of these conditions; of all trials without names."""
     groups = recording.table.groups(*names) if names else {"all trials": torch.arange(recording.trials)}
     means = recording.average(*names).activity
-    single = len(names) == 1
-    shades = condition_colours(recording.table[names[0]], colours) if single else category_colours(len(groups), colours)
+    if len(names) == 1:
+        shades = condition_colours(recording.table[names[0]], colours)
+    else:
+        shades = category_colours(len(groups), colours) if names else [colours["path"]]
     paths = []
     for line, (label, members) in enumerate(groups.items()):
         trials = recording.activity[:, members[:MOST_TRIALS]] if len(members) > 1 else recording.activity[:, :0]
-        paths.append(ConditionPaths(label, shades[line], to_array(means[:, line]), to_array(trials).swapaxes(0, 1)))
+        mean, drawn = to_array(means[:, line]), to_array(trials).swapaxes(0, 1)
+        paths.append(ConditionPaths(label, shades[line], mean, drawn, bool(names)))
     return paths
 
 
 def draw_condition_paths(axes: Any, paths: list[ConditionPaths], project: Projection) -> None:
     """Draw single trials as thin lines and the mean of each condition as a thick one that begins at a dot."""
     for path in paths:
+        if not path.condition and len(path.trials):
+            drawn = join_lines(_coordinates(project, path.trials)).T
+            axes.plot(*drawn, color=path.colour, linewidth=0.6, alpha=0.6, zorder=1, label="trajectories")
+            continue
         if len(path.trials):
             thin = {"linewidth": 0.5, "alpha": 0.3, "zorder": 1}
             axes.plot(*join_lines(_coordinates(project, path.trials)).T, color=path.colour, **thin)
