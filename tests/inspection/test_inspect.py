@@ -1,11 +1,14 @@
 """`ms.inspect`: any network in one call, with its inputs, targets, readout and contexts."""
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch import nn
 
 import mnemoscope as ms
-from mnemoscope.inspection import InspectionOptions
+from mnemoscope.inspection import InspectionOptions, mechanism, slow_manifold
 from mnemoscope.inspection.behaviour import gradient_section, measure_gradients
 from mnemoscope.lenses.behaviour.scores import scored_steps
 
@@ -266,3 +269,29 @@ def test_scores_are_grouped_by_position_and_by_delay():
     assert not steady.positions_differ_from_steps
     wrong = ms.record_behaviour(nn.RNN(1, 2), pulses, held, readout=lambda outputs: -forgets(outputs))
     assert "no better than the constant answer" in wrong.summary()
+
+
+def test_a_slow_manifold_of_a_network_with_long_steps_is_searched_for_only_if_the_options_ask(monkeypatch):
+    monkeypatch.setattr(slow_manifold, "find_slow_manifold", lambda *_, **__: SimpleNamespace(share=0.0))
+    points = ms.find_fixed_points(ms.Dynamics(nn.RNN(1, 1)), torch.zeros(1, 1))
+    found = {}
+    for name, cell in (("gru", nn.GRU(2, 128)), ("blocks", ms.networks.blocks(2, 2, "rwkv7", depth=4))):
+        dynamics = ms.Dynamics(cell)
+        visited = torch.zeros(1, 2, dynamics.size)
+        for options in (QUIET, replace(QUIET, full=True)):
+            found[name, options.full] = slow_manifold.inspect_slow_manifold(dynamics, visited, points, options)
+    assert "Not searched for" in found.pop(("blocks", False))
+    assert set(found.values()) == {None}  # the replaced search finds nothing
+
+
+def test_the_page_says_that_a_slow_manifold_was_not_searched_for(monkeypatch):
+    monkeypatch.setattr(slow_manifold, "is_quick_alone", lambda *_: False)
+    cell = ms.Dynamics(nn.RNN(1, 1))
+    wanted = {"fixed-points", "slow-manifold"}.__contains__
+    found = mechanism.inspect_mechanism(cell.cell, {"zero": cell}, torch.zeros(2, 3, 1), QUIET, wanted=wanted)
+    (section,) = found.sections
+    assert section.title == "Slow manifold"
+    assert "Not searched for" in section.lead
+    assert "--full" in section.lead
+    assert found.lenses == ["fixed-points"]
+    assert found.settling is None

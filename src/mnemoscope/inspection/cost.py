@@ -14,6 +14,15 @@ HOW_TO_MEASURE = "InspectionOptions(full=True), or `mnemoscope inspect --full`, 
 
 def is_quick(cell: Cell, steps: int, sequences: int, options: InspectionOptions, passes: int = 1) -> bool:
     """Return whether so many steps of so many sequences are quick, or the options ask for everything anyway."""
-    weights = sum(weight.numel() for weight in cell.parameters())
-    per_step = sequences * weights * (steps if cell.grows else 1)  # a state that grows is read as a whole
+    per_step = sequences * _weights(cell) * (steps if cell.grows else 1)  # a state that grows is read as a whole
     return options.full or passes * steps * (per_step + OVERHEAD) <= BUDGET
+
+
+def is_quick_alone(cell: Cell, steps: int, sequences: int, options: InspectionOptions) -> bool:
+    """Return the same for steps that are taken one at a time, where every module of a block has its own overhead."""
+    modules = sum(1 for module in cell.modules() if not any(True for _ in module.children()))
+    return options.full or steps * (sequences * _weights(cell) + modules * OVERHEAD) <= BUDGET
+
+
+def _weights(cell: Cell) -> int:
+    return sum(weight.numel() for weight in cell.parameters())

@@ -92,7 +92,11 @@ def inspect_mechanism(
     if len(points) > 1:
         found.sections.append(contexts_section(points, None if visited is None else visited[:, :TRAJECTORIES]))
     if wanted("slow-manifold"):
-        found.settling = inspect_slow_manifold(first, paths, fp, options.seed)
+        memory = inspect_slow_manifold(first, paths, fp, options)
+        if isinstance(memory, str):
+            found.sections.append(slow_manifold_section(memory))
+        else:
+            found.settling = memory
         if found.slow_manifold is not None:
             found.sections.append(slow_manifold_section(found.slow_manifold))
             found.lenses.append("slow-manifold")
