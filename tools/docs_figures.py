@@ -1,7 +1,8 @@
-"""Draw the figures of the documentation from the committed results of studies.
+"""Draw the figures of the documentation: from the committed results of studies, and of trials of tasks.
 
     python -m tools.docs_figures                          all of them, into docs/figures
     python -m tools.docs_figures transfer-copy.paper      only this one
+    python -m tools.docs_figures task.angle-memory        trials of a task
 
 A figure is the one that the page of its study shows, in the colours of a light page. Look at it after it has changed.
 """
@@ -16,6 +17,7 @@ from pathlib import Path
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
+from mnemoscope import registry
 from mnemoscope.drawing.palette import LIGHT
 from mnemoscope.drawing.svg import COLOUR
 from mnemoscope.replication.results import PresetResults, read_results
@@ -32,16 +34,22 @@ NAMES = (
     "flipflop-evolution.paper",
 )
 """Figures of pages, each by the study and the preset."""
+TASK_NAMES = tuple(f"task.{entry.name}" for entry in registry.tasks if "cognitive" in entry.tags)
+"""Figures of trials, each by its task."""
 
 
 def main() -> None:
     """Draw the figures that the command line names, or all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="STUDY.PRESET", help=f"one of {', '.join(NAMES)}; by default all")
-    chosen = parser.parse_args().names or NAMES
+    parser.add_argument(
+        "names", nargs="*", metavar="STUDY.PRESET", help=f"one of {', '.join((*NAMES, *TASK_NAMES))}; by default all"
+    )
+    chosen = parser.parse_args().names or [*NAMES, *TASK_NAMES]
     FIGURES.mkdir(exist_ok=True)
-    results, _ = read_results(ROOT / "results", None)
-    for name, text in draw(results, chosen).items():
+    studies = [name for name in chosen if name not in TASK_NAMES]
+    results = read_results(ROOT / "results", None)[0] if studies else []
+    drawn = {**draw(results, studies), **{name: draw_task(name) for name in chosen if name in TASK_NAMES}}
+    for name, text in drawn.items():
         path = FIGURES / f"{name}.svg"
         path.write_text(text, encoding="utf-8")
         print(f"{path.relative_to(ROOT)}, {len(text) / 1000:.0f} kB")
@@ -55,6 +63,11 @@ def draw(results: Sequence[PresetResults], names: Sequence[str]) -> dict[str, st
         raise ValueError(f"There are no results of {', '.join(unknown)}. Known are {', '.join(by_name)}.")
     figures = {name: by_name[name].study.figure(by_name[name].finished) for name in names}
     return {name: _svg(figure) for name, figure in figures.items() if figure is not None}
+
+
+def draw_task(name: str) -> str:
+    """Return trials of a task as SVG, without noise."""
+    return _svg(registry.tasks.load(name.removeprefix("task."))().figure())
 
 
 def _svg(figure: Figure) -> str:

@@ -20,6 +20,12 @@ HASHES = {
     "bit-copy": "6b5c8f01e8",
     "associative-recall": "b240f04f7c",
     "rmts": "26165250b0",
+    "perceptual-decision": "96aaeed4b6",
+    "context-decision": "5f5bb3017b",
+    "parametric-memory": "a333955c1e",
+    "delayed-match": "b106817f4b",
+    "angle-memory": "448506481c",
+    "ready-set-go": "e5b3340b25",
 }
 """Hash of each preset, which names the folders of its runs."""
 

@@ -5,6 +5,7 @@ from math import pi
 
 import pytest
 import torch
+from tools.docs_figures import FIGURES, TASK_NAMES, draw_task
 
 from mnemoscope.tasks import (
     AngleMemory,
@@ -15,6 +16,7 @@ from mnemoscope.tasks import (
     ReadySetGo,
     TrialTask,
 )
+from tests.slow import after
 
 TASKS = [PerceptualDecision(), ContextDecision(), ParametricMemory(), DelayedMatch(), AngleMemory(), ReadySetGo()]
 ids = [type(task).__name__ for task in TASKS]
@@ -148,6 +150,11 @@ def test_a_figure_shows_some_trials_of_the_grid():
     assert figure.axes[0].get_title(loc="left") == "sample: 0\ntest: 0\nchoice: match"
     many = DelayedMatch(step=50.0, objects=8)
     assert len(many.figure(most=1).axes[0].images) == 1
+
+
+@pytest.mark.parametrize("name", after(1, TASK_NAMES))
+def test_the_figures_of_the_docs_show_the_tasks_as_they_are(name):
+    assert draw_task(name) == (FIGURES / f"{name}.svg").read_text(), "Run python -m tools.docs_figures."
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from mnemoscope.tasks.cognitive import (
     AngleMemory as AngleMemory,
     ContextDecision as ContextDecision,
     DelayedMatch as DelayedMatch,
+    EnvironmentTask as EnvironmentTask,
     MultiTask as MultiTask,
     ParametricMemory as ParametricMemory,
     PerceptualDecision as PerceptualDecision,

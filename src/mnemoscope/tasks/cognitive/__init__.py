@@ -4,6 +4,7 @@ from mnemoscope.tasks.cognitive.decision import (
     ContextDecision as ContextDecision,
     PerceptualDecision as PerceptualDecision,
 )
+from mnemoscope.tasks.cognitive.environment import EnvironmentTask as EnvironmentTask
 from mnemoscope.tasks.cognitive.multi_task import MultiTask as MultiTask
 from mnemoscope.tasks.cognitive.ready_set_go import ReadySetGo as ReadySetGo
 from mnemoscope.tasks.cognitive.response_task import ResponseTask as ResponseTask

@@ -31,7 +31,8 @@ def draw_trials(trials: Trials, input_names: tuple[str, ...], output_names: tupl
 
     count, step = min(most, len(trials.table)), trials.table.step or 1.0
     shown = torch.linspace(0, len(trials.table) - 1, count).round().long().tolist()
-    figure = InlineFigure(figsize=(3.2 * count, 3.6), layout="constrained")
+    height = 3.0 + 0.2 * len(trials.table.conditions)
+    figure = InlineFigure(figsize=(3.2 * count, height), layout="constrained")
     panels = figure.subplots(2, count, squeeze=False, sharex="col", sharey="row")
     targets = trials.batch.targets.masked_fill(~trials.batch.mask.unsqueeze(2), torch.nan)
     rows = ((trials.batch.inputs, input_names), (targets, output_names))
@@ -58,6 +59,7 @@ def _draw_channels(axes: Any, values: torch.Tensor, names: tuple[str, ...], step
     if len(names) > MOST_LINES:
         extent = (0, step * len(values), len(names), 0)
         axes.imshow(values.T.numpy(), aspect="auto", extent=extent, cmap="Greys", interpolation="nearest", vmin=0)
+        axes.set_ylim(len(names), 0)
     else:
         time = step * torch.arange(len(values))
         for number, name in enumerate(names):
