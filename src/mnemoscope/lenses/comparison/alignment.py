@@ -27,7 +27,9 @@ MEMORY = 6
 """Earlier steps from which L-BFGS estimates the curvature."""
 BACKTRACKING = 10
 """Lengths of a step that are tried, each a quarter of the one before."""
-COARSE, FINE = 1e-4, 1e-8
+LONGEST_TURN = 0.5
+"""Norm of the first step of a start, and of steps near a saddle or minimum of f."""
+COARSE, FINE = 1e-4, 1e-7
 """Norms of the gradient, for operators of norm 1, at which every start ends, and at which the best one ends."""
 SAME_OPTIMUM = 1e-5
 """Difference of cosines below which two starts reached the same optimum."""
@@ -241,10 +243,11 @@ class _Past:
             weight = inverse * _inner(change, direction)
             direction = direction - weight[:, None, None] * bend
             weights.append(weight)
+        scale = LONGEST_TURN / gradient.flatten(1).norm(dim=1)  # where the curvature is not that of a maximum
         if self.pairs:
             _, bend, inverse = self.pairs[-1]
-            scale = torch.where(inverse > 0, 1 / (inverse * _inner(bend, bend)), 1.0)
-            direction = scale[:, None, None] * direction
+            scale = torch.where(inverse > 0, 1 / (inverse * _inner(bend, bend)), scale)
+        direction = scale[:, None, None] * direction
         for (change, bend, inverse), weight in zip(self.pairs, reversed(weights), strict=True):
             direction = direction + (weight - inverse * _inner(bend, direction))[:, None, None] * change
         return direction

@@ -53,7 +53,7 @@ class Geometry:
     def feature(self, recording: Recording) -> Samples:
         return centred(recording.activity)
 
-    def distances(self, first: Sequence[Samples], second: Sequence[Samples]) -> tuple[Distances, dict[str, Distances]]:
+    def distances(self, first: Sequence[Tensor], second: Sequence[Tensor]) -> tuple[Distances, dict[str, Distances]]:
         cosines = [self.cosine(a, b) for a, b in zip(first, second, strict=True)]
         return as_distance(torch.tensor(cosines, dtype=torch.float64), self.score), {}
 

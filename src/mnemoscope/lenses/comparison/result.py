@@ -95,8 +95,8 @@ class Comparison(Result):
         """Share of surrogates that are as close as the system itself, with the system counted; None without a null."""
         if self.null is None:
             return None
-        closer = (self.null <= self.distances).sum(0)
-        return _without_diagonal((1.0 + closer) / (1 + len(self.null)))
+        closer = (self.null <= self.distances).sum(0).double()
+        return _without_diagonal((1 + closer) / (1 + len(self.null)))
 
     @cached_property
     def overlap(self) -> Float[Tensor, "systems systems"] | None:
@@ -104,7 +104,7 @@ class Comparison(Result):
         if self.within is None or self.between is None:
             return None
         larger = torch.maximum(self.within[:, :, None], self.within[:, None, :])
-        return _without_diagonal((1.0 + (self.between <= larger).sum(0)) / (1 + len(self.within)))
+        return _without_diagonal((1 + (self.between <= larger).sum(0).double()) / (1 + len(self.within)))
 
     def verdict(self, first: int, second: int) -> str:
         """Return the conclusion from the distance of two systems.
