@@ -78,5 +78,7 @@ def _sentences(result: Traversal) -> Iterator[str]:
     texts = []
     for number, mean, noise in zip(others, distance.tolist(), scatter.tolist(), strict=True):
         alone = f" (scatter alone {noise:.2g})" if noise == noise else ""
-        texts.append(f"{result.names[number]}: {mean:.3g}{alone}")
+        texts.append(
+            f"{result.names[number]}: {mean:.3g}{alone}" if mean == mean else f"{result.names[number]}: unknown"
+        )
     yield f"Mean distance from it: {'; '.join(texts)}."
