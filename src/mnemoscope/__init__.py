@@ -158,7 +158,9 @@ if TYPE_CHECKING:
         transitions as transitions,
     )
     from mnemoscope.training import (
+        NetworkFit as NetworkFit,
         TrainResult as TrainResult,
+        fit_network as fit_network,
         fit_readout as fit_readout,
         train as train,
         train_force as train_force,

@@ -1,0 +1,109 @@
+"""Networks fitted to recordings: planted dynamics, missing data, and scores beside simple alternatives."""
+
+import pytest
+import torch
+
+import mnemoscope as ms
+from mnemoscope.training.forced_run import ForcedRun, prediction_score
+from tests.slow import SLOW
+
+
+def bistable(trials=24, time=30, units=12, noise=0.3):
+    """Activity of units that read one variable, which a pulse drives into one of two states at -1 and 1."""
+    generator = torch.Generator().manual_seed(0)
+    strength = torch.linspace(-1, 1, trials, dtype=torch.float64)
+    inputs = torch.zeros(time, trials, 1, dtype=torch.float64)
+    inputs[2:8, :, 0] = strength
+    path = [torch.zeros(trials, dtype=torch.float64)]
+    for step in range(1, time):
+        x = path[-1]
+        path.append(x + 0.3 * (x - x**3 + inputs[step, :, 0]))
+    directions = torch.randn(units, dtype=torch.float64, generator=generator)
+    activity = torch.stack(path).unsqueeze(2) * directions + 3
+    activity = activity + noise * torch.randn(activity.shape, dtype=torch.float64, generator=generator)
+    return ms.Recording(activity, ms.TrialTable.of({"side": (strength > 0).long()}), inputs), directions
+
+
+def test_a_correction_moves_the_state_to_the_data_that_are_known():
+    """A slow reference: ridge regression of each trial on its known units alone."""
+    model = ms.Model(ms.cells.GRU(1, 3), 5).double()
+    data = torch.randn(2, 5, dtype=torch.float64)
+    data[1, 2] = torch.nan
+    state = torch.randn(2, 3, dtype=torch.float64)
+    corrected = ForcedRun(model, 0.2)._corrected(state, data, 0.5)
+    for trial in range(2):
+        known = ~data[trial].isnan()
+        weights = model.readout.weight.detach()[known]
+        penalty = 1e-2 * (weights.T @ weights).diagonal().mean() * torch.eye(3, dtype=torch.float64)
+        rest = data[trial, known] - model.readout(state[trial])[known]
+        step = torch.linalg.solve(weights.T @ weights + penalty, weights.T @ rest)
+        torch.testing.assert_close(corrected[trial], state[trial] + 0.5 * step)
+
+
+def test_predictions_use_only_earlier_data_and_none_after_the_warm_up():
+    recording, _ = bistable(trials=3, time=8, units=4)
+    run = ForcedRun(ms.Model(ms.cells.GRU(1, 3), 4).double(), 0.3)
+    data, inputs = recording.activity, recording.inputs
+    changed = data.clone()
+    changed[5] += 1
+    with torch.no_grad():
+        before, after = run.predict(data, inputs), run.predict(changed, inputs)
+        assert torch.equal(before[:5], after[:5])  # predictions of steps 1 to 5
+        assert not torch.equal(before[5], after[5])
+        assert torch.equal(run.predict(data, inputs, warm_up=5), run.predict(changed, inputs, warm_up=5))
+        assert not torch.equal(run.filter(data, inputs)[5], run.filter(changed, inputs)[5])
+
+
+def test_the_score_is_one_minus_the_share_of_squares_that_is_left():
+    data = torch.tensor([1.0, -2.0, torch.nan])
+    assert prediction_score(torch.tensor([1.0, -1.0, 5.0]), data) == pytest.approx(1 - 1 / 5)
+
+
+@pytest.mark.parametrize("updates", [pytest.param(3, id="few updates"), pytest.param(300, id="fit", marks=SLOW)])
+def test_a_network_is_fitted_to_trials_of_different_lengths_with_missing_units(updates):
+    recording, directions = bistable() if updates > 100 else bistable(time=8)
+    recording.activity[-3:, ::3] = torch.nan
+    recording.activity[:, 1::4, 2] = torch.nan
+    fit = ms.fit_network(recording, hidden_size=4, updates=updates, progress=False)
+    assert float(fit.losses[-1]) < float(fit.losses[0])
+    assert len(fit.held_out_trials) == 5
+    assert len(fit.held_out_units) == 2
+    assert "held-out trials" in fit.summary()
+    again = ms.fit_network(recording, hidden_size=4, updates=updates, progress=False)
+    assert torch.equal(fit.losses, again.losses)
+    if updates < 100:
+        return
+    assert fit.free > max(fit.persistence, 0.8)
+    points = ms.find_fixed_points(fit.model.cell)
+    stable = points.states[[kind == "stable" for kind in points.kind]]
+    assert len(stable) == 2
+    levels = (fit.model.readout(stable.double()) - 3) @ directions / (directions @ directions)
+    assert sorted(levels.tolist()) == pytest.approx([-1, 1], abs=0.15)
+
+
+def test_networks_without_inputs_and_other_cells_are_fitted(capsys):
+    recording, _ = bistable(trials=5, time=6, units=3)
+    plain = ms.Recording(recording.activity)
+    fit = ms.fit_network(plain, cell=torch.nn.GRU(1, 3), updates=1, warm_up=2)
+    assert "fit:" in capsys.readouterr().err
+    assert fit.model.readout.weight.shape == (3, 3)
+    plain.activity[:, :, 0] = torch.nan
+    with pytest.raises(ValueError, match="Unit 0 is missing in all trials"):
+        ms.fit_network(plain, updates=1, progress=False)
+
+
+def test_a_free_run_that_persistence_matches_is_called_so():
+    constant = ms.Recording(torch.randn(4, 3, dtype=torch.float64).expand(6, 4, 3).clone())
+    assert "no better than persistence" in ms.fit_network(constant, updates=1, progress=False).summary()
+
+
+def test_wrong_arguments_are_refused():
+    recording, _ = bistable(trials=4, time=6, units=3)
+    with pytest.raises(ValueError, match="forcing must be above 0"):
+        ms.fit_network(recording, forcing=0.0)
+    with pytest.raises(ValueError, match="warm_up must be between 1 and 5"):
+        ms.fit_network(recording, warm_up=6)
+    with pytest.raises(ValueError, match="2 trials, 2 units and 3 steps"):
+        ms.fit_network(recording.select([0]))
+    with pytest.raises(ValueError, match="must see its whole state"):
+        ms.fit_network(recording, cell=torch.nn.LSTM(1, 3), updates=1, progress=False)
