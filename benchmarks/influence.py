@@ -1,15 +1,16 @@
 """Speed and accuracy of the exact influence of past inputs.
 
     python benchmarks/influence.py --paths value --keep      on a CPU, two threads
-    python benchmarks/influence.py --paths full lens --families gated-deltanet mamba2 --suffix _full --repeats 1 --keep
-    python benchmarks/influence.py --device cuda --keep      on a GPU
+    python benchmarks/influence.py --paths lens --suffix _lens --repeats 1 --keep
+    python benchmarks/influence.py --device cuda --keep      on a GPU, all paths of all families
 
-A block of each family with 8 heads of 64 (512 features) takes one random sequence of
-2,048 steps in float32. "value" computes M of every head; "full" the derivatives of the reads by the inputs of the block
-through values, keys, gates and convolution; "lens" is `ms.influence` of this one block with its default settings, the
-derivative of the whole network included. Times are the best of `--repeats` runs after a short one. The
-error of "value" is the largest difference between `M v` and the reads, relative to the largest read, in float64 with
-512 steps; that of "full" is the largest standard error of a single number.
+A block of each family with 8 heads of 64 (512 features) takes one random sequence of 2,048 steps in float32; `mamba`
+and `rg-lru` have a head for each of their channels. "value" computes M of every head; "full" the derivatives of the
+reads by the inputs of the block through values, keys, gates and convolution; "lens" is `ms.influence` of this one
+block with its default settings, the derivative of the whole network included. Times are the best of `--repeats` runs
+after a short one. "CPU seconds" are those of all threads, which depend less on what else the machine does. The error of
+"value" is the largest difference between `M v` and the reads, relative to the largest read, in float64 with 512 steps;
+that of "full" is the largest standard error of a single number.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from common import command, folder, option_parser, synchronise, write_json
 from mnemoscope.cells import affine_layers
 from mnemoscope.lenses.exact_influence import full_path, value_paths
 
-FAMILIES = ("mamba2", "gla", "deltanet", "gated-deltanet", "kda", "rwkv7", "mlstm")
+FAMILIES = ("mamba2", "gla", "deltanet", "gated-deltanet", "kda", "rwkv7", "mlstm", "retnet", "mamba", "rg-lru")
 HEADS, WIDTH, STEPS = 8, 512, 2048
 
 
@@ -37,6 +38,7 @@ class Measurement:
     path: str
     steps: int
     seconds: float
+    cpu_seconds: float
     error: float | None
 
 
@@ -65,7 +67,7 @@ def main() -> None:
 def block(family: str) -> torch.nn.Module:
     """Return one block with 8 heads of 64."""
     torch.manual_seed(0)
-    options: dict[str, Any] = {} if family == "mamba" else {"heads": HEADS}
+    options: dict[str, Any] = {} if family in ("mamba", "rg-lru") else {"heads": HEADS}
     if family == "mamba2":
         options["state_size"] = 64
     if family == "gated-deltanet":
@@ -76,7 +78,7 @@ def block(family: str) -> torch.nn.Module:
 
 def width_of(family: str) -> int:
     """Return the width of a block whose recurrence has 512 features."""
-    return WIDTH // 2 if family in ("mamba2", "mlstm") else WIDTH
+    return WIDTH // 2 if family in ("mamba", "mamba2", "mlstm", "retnet") else WIDTH
 
 
 def measure(family: str, path: str, steps: int, device: str, repeats: int) -> Measurement:
@@ -98,17 +100,18 @@ def measure(family: str, path: str, steps: int, device: str, repeats: int) -> Me
         for first in range(0, layer.start.shape[1], number):
             value_paths(layer, slice(first, first + number))
 
-    seconds, whole = [], xs
+    seconds, cpu_seconds, whole = [], [], xs
     for repeat in range(repeats + 1):
         xs = whole[:64] if repeat == 0 else whole  # the first run loads and compiles, and does not count
         synchronise(device)
-        start = time.perf_counter()
+        start, cpu_start = time.perf_counter(), time.process_time()
         compute()
         synchronise(device)
         seconds.append(time.perf_counter() - start)
+        cpu_seconds.append(time.process_time() - cpu_start)
     if path == "value":
         error = _error(network, xs)
-    return Measurement(family, path, steps, min(seconds[1:]), error or None)
+    return Measurement(family, path, steps, min(seconds[1:]), min(cpu_seconds[1:]), error or None)
 
 
 def _error(network: torch.nn.Module, xs: torch.Tensor) -> float:
@@ -123,10 +126,13 @@ def _error(network: torch.nn.Module, xs: torch.Tensor) -> float:
 
 def table(rows: list[Measurement]) -> str:
     """Return the results in Markdown."""
-    lines = [f"`{command()}`", "", "| family | path | steps | seconds | error |", "|---|---|---|---|---|"]
+    lines = [f"`{command()}`", "", "| family | path | steps | seconds | CPU seconds | error |"]
+    lines += ["|---|---|---|---|---|---|"]
     for row in rows:
         error = "" if row.error is None else f"{row.error:.0e}" if row.path == "value" else f"up to {row.error:.0%}"
-        lines.append(f"| {row.family} | {row.path} | {row.steps:,} | {row.seconds:.2f} | {error} |")
+        lines.append(
+            f"| {row.family} | {row.path} | {row.steps:,} | {row.seconds:.2f} | {row.cpu_seconds:.2f} | {error} |"
+        )
     return "\n".join(lines) + "\n"
 
 

@@ -28,7 +28,7 @@ from mnemoscope.lenses.exact_influence.readers import Readers, carried_to_end
 
 WORK = 1e8
 """Numbers of derivatives of states up to which every direction is followed."""
-DIRECTIONS = 16
+DIRECTIONS = 8
 """Random directions otherwise."""
 COLUMNS = (8, 2)
 """Columns of random signs by which the values are multiplied for each random direction, without and with normaliser."""

@@ -19,7 +19,7 @@ from torch.autograd import forward_ad
 
 from mnemoscope.base.array_types import Float, Inexact
 from mnemoscope.cells.affine.layer import AffineLayer, LayerInputs
-from mnemoscope.cells.affine.parts import Parts, carry_state, step_state
+from mnemoscope.cells.affine.parts import Parts, carry_back, step_state
 
 Sketch = Float[Tensor, "heads directions values columns"] | None
 """Columns by which the values of each head are multiplied along each direction; None for the values themselves."""
@@ -62,7 +62,7 @@ class LocalDerivatives:
         """
         time, c = directions.shape[1], self.window
         extended = None if sketch is None else self._extended(sketch)
-        states = self._states(extended, len(directions))
+        states = self._states(extended, len(directions)).movedim(-3, -1).contiguous()  # keys last: long inner loops
         projected = self.inputs.project(self.inputs.xs)
         [change] = _derivatives(lambda xs: [self.inputs.project(xs)], self.inputs.xs, directions)
         sources = torch.arange(time, device=directions.device)
@@ -74,7 +74,8 @@ class LocalDerivatives:
             reached = sources[: time - later]
             tangent = tangents[reached % c, :, reached + later].transpose(0, 1)
             found = self._advance(later, tangent, extended, states, found[: time - later])
-        return torch.cat([found, found.new_zeros(time - len(found), *found.shape[1:])])
+        found = torch.cat([found, found.new_zeros(time - len(found), *found.shape[1:])])
+        return found.movedim(-1, -3).contiguous()
 
     def _states(
         self, sketch: Tensor | None, number: int
@@ -103,20 +104,19 @@ class LocalDerivatives:
         dq, dk, dv, dg, da, db = self._change_of_parts(first, tangent)
         dv = None if dv is None else _sketched(dv, sketch)
         pieces = [_unbound(x, parts.micro_steps) for x in (v, dk, dv, dg, da, db)]
-        S = states[first:-1]
+        S = states[first:-1]  # (time, batch, heads, directions, columns, keys), as dS
         for part, v, dk, dv, dg, da, db in zip(parts.each(), *pieces, strict=True):
-            moved = carry_state(part, dS.flatten(-2)).view_as(dS)
+            moved = _carried(part, dS)
             if dg is not None:
-                moved.addcmul_((torch.exp(part.log_decays).unsqueeze(-1) * dg).unsqueeze(-1), S)
-            for column, row in _rank_one(part, S, v, dk, dv, da, db):
-                moved.addcmul_(column, row)
+                moved.addcmul_((torch.exp(part.log_decays).unsqueeze(-2) * dg).unsqueeze(-2), S)
+            for row, column in _rank_one(part, S, v, dk, dv, da, db):
+                moved.addcmul_(row, column)
             dS = moved
             if part.micro_steps < parts.micro_steps:
-                S = carry_state(part, S.flatten(-2)).unflatten(-1, S.shape[-2:])
-                S = S + part.keys[..., None, None] * v.unsqueeze(-3)
-        read = (q.unsqueeze(-2) @ dS.flatten(-2)).squeeze(-2).unflatten(-1, dS.shape[-2:])
+                S = _carried(part, S).addcmul_(part.keys[..., None, None, :], v.unsqueeze(-1))
+        read = (dS.flatten(-3, -2) @ q.unsqueeze(-1)).squeeze(-1).unflatten(-1, dS.shape[-3:-1])
         if dq is not None:
-            read = read + (dq.to(dS.dtype).unsqueeze(-1) * states[first + 1 :]).sum(-3)
+            read = read + (dq.to(dS.dtype).unsqueeze(-2) * states[first + 1 :]).sum(-1)
         if not parts.values.is_complex() and read.is_complex():
             read = read.real
         if self.normalised:
@@ -129,7 +129,7 @@ class LocalDerivatives:
     def _change_of_parts(self, first: int, tangent: Tensor) -> list[Tensor | None]:
         """Return the derivatives of q, k, v, g, a and b at the steps from `first` on; None where they do not move.
 
-        Their last two dimensions are those of a part, but v has the directions before its values.
+        The directions are after the heads.
         """
         layer = self.layer
         shift = None if self._shift is None else self._shift[first:]
@@ -139,7 +139,7 @@ class LocalDerivatives:
             return _relative(layer.core.parts(features), shift, scale).tensors()
 
         found = _derivatives(parts, layer.features[first:], tangent)
-        found = [x if x is None else x.movedim(0, -2 if i == 2 else -1) for i, x in enumerate(found)]
+        found = [x if x is None else x.movedim(0, -2) for x in found]
         return found if len(found) == 6 else [*found, None, None]
 
     def _extended(self, sketch: Tensor) -> Tensor:
@@ -160,24 +160,30 @@ def _rank_one(
     da: Tensor | None,
     db: Tensor | None,
 ) -> list[tuple[Tensor, Tensor]]:
-    """Return the factors of the terms of dS' that are products of a column and a row."""
+    """Return the factors of the terms of dS' that are products of a row and a column."""
     terms = []
     if dk is not None:
-        terms.append((dk.unsqueeze(-1), v.unsqueeze(-3)))
+        terms.append((dk.unsqueeze(-2), v.unsqueeze(-1)))
     if dv is not None:
-        terms.append((part.keys[..., None, None], dv.unsqueeze(-3)))
+        terms.append((part.keys[..., None, None, :], dv.unsqueeze(-1)))
     if part.erase is not None:
         a, b = part.erase
         if da is not None:
-            read = (b.unsqueeze(-2) @ S.flatten(-2)).unflatten(-1, S.shape[-2:])
-            terms.append((da.unsqueeze(-1), read))
+            read = (S.flatten(-3, -2) @ b.unsqueeze(-1)).unflatten(-2, S.shape[-3:-1])
+            terms.append((da.unsqueeze(-2), read))
         if db is not None:
-            terms.append((a[..., None, None], (db.unsqueeze(-1) * S).sum(-3, keepdim=True)))
+            terms.append((a[..., None, None, :], (db.unsqueeze(-2) * S).sum(-1, keepdim=True)))
     return terms
 
 
+def _carried(part: Parts, S: Tensor) -> Tensor:
+    """Return `A S` of a single micro-step for S with its keys last."""
+    transposed = part if part.erase is None else part._replace(erase=part.erase[::-1])
+    return carry_back(transposed, S.flatten(-3, -2)).view(S.shape)
+
+
 def _unbound(x: Tensor | None, micro_steps: int) -> Sequence[Any]:
-    """Return the micro-steps of (..., micro_steps, heads, size, directions)."""
+    """Return the micro-steps of (..., micro_steps, heads, directions, size)."""
     if x is None or micro_steps == 1:
         return [x] * micro_steps
     return x.unbind(-4)
