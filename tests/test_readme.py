@@ -23,8 +23,8 @@ def blocks(page: Path = README) -> list[str]:
 
 PAGES = [page for page in sorted((ROOT / "docs").glob("*.md")) if page.name not in ELSEWHERE and blocks(page)]
 LONG = (
-    "closed-loop", "compare", "conditions", "house", "influence", "interventions", "populations", "quickstart",
-    "recall", "relations", "reservoirs", "running", "slow-manifolds", "state-tracking",
+    "closed-loop", "compare", "conditions", "house", "influence", "interventions", "low-rank", "populations",
+    "quickstart", "recall", "relations", "reservoirs", "running", "slow-manifolds", "state-tracking",
 )  # fmt: skip
 """Pages whose examples train for seconds, and whose code other tests run too."""
 COMPARED = {"closed-loop": 0.01, "interventions": 10, "recall": 0.06, "state-tracking": 2}
