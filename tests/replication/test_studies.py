@@ -1,7 +1,6 @@
 """Every registered study runs its smoke preset, resumes and writes its page."""
 
 import json
-import os
 import shutil
 from dataclasses import asdict, replace
 
@@ -46,9 +45,7 @@ def test_a_study_has_presets_claims_and_distinct_trials(name):
     "binding-table",
 )
 @pytest.mark.parametrize("name", [entry.name for entry in registry.studies])
-def test_the_smoke_preset_runs_and_resumes(name, tmp_path, monkeypatch, request):
-    if "MNEMOSCOPE_SLOW" not in os.environ:
-        request.getfixturevalue("undrawn")  # the tests of each study draw its figures
+def test_the_smoke_preset_runs_and_resumes(name, tmp_path, monkeypatch):
     data_sets.use(monkeypatch, tmp_path / "data")
     result = run_study(name, "smoke", root=tmp_path, progress=False)
     assert result.rows
