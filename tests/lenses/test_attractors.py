@@ -535,7 +535,7 @@ def test_a_torus_is_recognised():
         turned = [part @ R.T for part, R in zip(h.split(2, 1), pair, strict=True)]
         return torch.cat([1.3 * part / (1 + part.square().sum(1, keepdim=True)).sqrt() for part in turned], 1)
 
-    attractors = ms.find_attractors(system(two, 4), 2, transient=100, steps=500, patience=0)
+    attractors = ms.find_attractors(system(two, 4), 2, transient=100, patience=0)
     assert_all(attractors, Kind.TORUS)
     assert attractors.dimensions.tolist() == [2]
 
@@ -563,7 +563,7 @@ def test_unclear_cases_are_undecided_with_the_reason():
         attractors = ms.find_attractors(system(function, size), 4, **BRIEFLY)
         assert_all(attractors, Kind.UNDECIDED)
         assert reason in attractors.verdict
-    shrinking = ms.find_attractors(logistic(3.0), 4, transient=300, steps=500, patience=0)  # as n^-1/2
+    shrinking = ms.find_attractors(logistic(3.0), 4, patience=0)  # as n^-1/2
     assert "the exponents do not show whether the motion does" in shrinking.verdict
     unstable = ms.find_attractors(tanh_network(2 * torch.eye(2)), torch.zeros(1, 2).double())
     assert_all(unstable, Kind.UNDECIDED)

@@ -501,9 +501,9 @@ def test_folds_at_one_parameter_but_different_states_are_two_events():
 @pytest.mark.parametrize(
     ("bias", "tolerance", "name"),
     [
-        (1e-5, 1e-2, "pitchfork"),
+        (1e-8, 1e-4, "pitchfork"),
         (1e-2, 1e-2, "saddle-node"),
-        pytest.param(1e-8, 1e-4, "pitchfork", marks=SLOW),
+        pytest.param(1e-5, 1e-2, "pitchfork", marks=SLOW),
         pytest.param(1e-5, 1e-4, "saddle-node", marks=SLOW),
         *(pytest.param(bias, 1e-4, "pitchfork", marks=SLOW) for bias in (1e-7, 1e-9, 1e-10)),
         pytest.param(1e-7, 1e-6, "saddle-node", marks=SLOW),
