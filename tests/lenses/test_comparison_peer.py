@@ -1,0 +1,43 @@
+"""The comparison lens against dsa-metric, whose distances `benchmarks/compare.py` measured."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from benchmarks.compare_examples import examples, ours, pairs
+
+from mnemoscope.lenses.comparison.alignment import align_operators
+from tests.slow import SLOW
+
+MEASURED = json.loads((Path(__file__).parents[2] / "benchmarks" / "results" / "compare_agreement.json").read_text())
+"""Distances of dsa-metric, and the command that measured them."""
+
+
+@pytest.mark.parametrize("row", MEASURED["distances"], ids=lambda row: f"{row['data']}, {row['score']}")
+def test_distances_agree_with_those_of_dsa_metric(row):
+    systems, settings = examples()[row["data"]]
+    found = np.array(pairs(ours(systems, settings, row["score"]).distances))
+    theirs = np.array(row["theirs"])
+    assert (found <= theirs + 1e-5).all()  # never a worse optimum
+    if row["score"] == "wasserstein":
+        assert np.allclose(found, theirs, atol=1e-3)
+    assert np.allclose(found, row["ours"], atol=1e-4)
+
+
+def test_random_matrices_are_aligned_at_least_as_well_as_by_dsa_metric():
+    for row in MEASURED["matrices"]:
+        A, B = torch.randn(2, 5, 5, generator=torch.Generator().manual_seed(row["seed"])).double()
+        assert float(align_operators(A[None], B[None]).cosine.arccos()) <= row["theirs"] + 1e-3
+
+
+@SLOW
+def test_dsa_metric_still_finds_the_recorded_distances():
+    DSA = pytest.importorskip("DSA", reason="dsa-metric is not installed").DSA
+    row = MEASURED["distances"][0]
+    systems, settings = examples()[row["data"]]
+    torch.manual_seed(0)
+    theirs = DSA(systems, score_method=row["score"], iters=1500, lr=5e-3, n_delays=settings["delays"],
+                 rank=settings["rank"], lamb=1e-8).fit_score()  # fmt: skip
+    assert np.allclose(pairs(theirs), row["theirs"], atol=2e-3)
