@@ -23,6 +23,22 @@ def test_groups_have_every_combination_that_occurs_in_the_order_of_values(table)
     assert table.groups()["all trials"].tolist() == [0, 1, 2, 3]
 
 
+def test_values_that_differ_only_in_late_digits_are_groups_of_their_own():
+    angles = torch.tensor([123.41, 123.44, 7.0], dtype=torch.float64)
+    groups = TrialTable((Condition("angle", angles),)).groups("angle")
+    assert {name: trials.tolist() for name, trials in groups.items()} == {
+        "angle 7": [2],
+        "angle 123.41": [0],
+        "angle 123.44": [1],
+    }
+    close = torch.tensor([1.0, 1.0 + 2**-52], dtype=torch.float64)
+    assert len(TrialTable((Condition("x", close),)).groups("x")) == 2
+
+
+def test_truth_values_are_numbers():
+    assert TrialTable.of({"match": [True, False]})["match"].levels == [0, 1]
+
+
 def test_epochs_know_their_steps(table):
     assert table.epoch("delay").lengths.tolist() == [2, 1, 0, 0]
     assert table.epoch("delay").steps(5).T.tolist()[0] == [False, False, False, True, True]
@@ -53,5 +69,9 @@ def test_wrong_tables_are_refused():
         Epoch("delay", torch.tensor([3]), torch.tensor([2]))
     with pytest.raises(ValueError, match="same number of trials"):
         TrialTable.of({"x": [0, 1], "y": [0, 1, 2]})
+    with pytest.raises(ValueError, match="same number of trials"):
+        TrialTable.of({"x": [0, 1, 2]}, {"delay": ([3, 4], [5, 6])})
+    with pytest.raises(ValueError, match=r"labels=\{'side': "):
+        TrialTable.of({"side": ["left", "right"]})
     with pytest.raises(ValueError, match="Names must differ"):
         TrialTable((Condition("x", torch.zeros(2)), Condition("x", torch.zeros(2))))

@@ -180,7 +180,7 @@ def test_the_options_of_the_caller_are_copied():
             {"task": "flipflip"},
             "task is 'flipflip', which is no registered task. Did you mean 'flipflop'.*flipflop, copy, adding",
         ),
-        ({"cell": "ltsm"}, "cell is 'ltsm'.*Did you mean 'lstm'"),
+        ({"cell": "ltsm"}, "cell is 'ltsm'.*Did you mean 'lstm'.*If a plugin has it, install that plugin"),
         ({"hidden_size": 0}, "hidden_size must be at least 1 and finite, but is 0"),
         ({"steps": 1.5}, "steps must be an integer, but is 1.5"),
         ({"steps": True}, "steps must be an integer, but is True"),

@@ -93,6 +93,7 @@ def test_wrong_arguments_of_a_basin_raise(wells):
     for call, message in (
         (lambda: ms.measure_basin(wells, fp, []), "that rise"),
         (lambda: ms.measure_basin(wells, fp, [0.2, 0.1]), "that rise"),
+        (lambda: ms.measure_basin(wells, fp, [0.1], steps=10), "steps must be .*11"),
         (lambda: ms.measure_basin(wells, unstable, [0.1]), "None of the given"),
         (lambda: ms.measure_basin(three, fp, [0.1]), "have 2 numbers"),
         (lambda: ms.measure_basin(wells, fp, [0.1], directions={"x": torch.zeros(2)}), "length above 0"),

@@ -1,7 +1,7 @@
 """Trial-based tasks: the table belongs to the batch, epochs, conditions, designs, accuracy and errors."""
 
 from dataclasses import replace
-from math import pi
+from math import nan, pi
 
 import pytest
 import torch
@@ -94,6 +94,8 @@ def test_frequencies_differ_by_the_difference_and_fill_the_range_of_the_inputs()
     rising, falling = grid.batch.inputs[middle["second"], :, 1:].T
     assert torch.allclose(rising, ((second - 2) / 40).float())
     assert torch.allclose(rising + falling, torch.ones(14))
+    chances = [grid.table["choice"].values[second == frequency].mean() for frequency in second]
+    assert sum(max(chance, 1 - chance) for chance in chances) / 14 == pytest.approx(0.79, abs=0.005)  # as documented
 
 
 def test_half_of_the_samples_match():
@@ -161,7 +163,8 @@ def test_the_figures_of_the_docs_show_the_tasks_as_they_are(name):
     ("options", "why"),
     [
         ({"step": 0.0}, "step must be positive, but is 0"),
-        ({"noise": -1.0}, "noise is a standard deviation, 0 or more, but is -1"),
+        ({"noise": -1.0}, "noise is a standard deviation, 0 or more and finite, but is -1"),
+        ({"noise": nan}, "noise is a standard deviation, 0 or more and finite, but is nan"),
         ({"shortest_delay": 700.0}, "delay lasts .* at most the longest, but is from 700 to 600 ms"),
         ({"response": 100.0}, "The response must last longer than 100 ms"),
         ({"fixation": 1.0}, "The fixation must last at least one step of 20 ms"),

@@ -7,7 +7,8 @@ import torch
 
 from mnemoscope.tasks import MultiTask
 from mnemoscope.tasks.cognitive.multi_task import bump, decoded_angle
-from mnemoscope.tasks.cognitive.yang_rules import RULES
+from mnemoscope.tasks.cognitive.yang_conditions import CATEGORY_ANGLES
+from mnemoscope.tasks.cognitive.yang_rules import RULES, find_rules
 
 CLEAN = MultiTask(noise=0.0)
 
@@ -124,8 +125,11 @@ def test_the_grid_shows_every_task_at_eight_angles_with_both_choices():
     table = CLEAN.grid().table
     counts = {rule.name: int((table["rule"].values == number).sum()) for number, rule in enumerate(RULES)}
     assert all(count == (8 if "Go" in name or "Anti" in name else 16) for name, count in counts.items())
-    answered = table["response"].values[~table["response"].values.isnan()]
-    assert set(answered.tolist()) == {45.0 * number for number in range(8)}
+    category = table["rule"].values >= find_rules("DMC")[0]
+    for rows, angles in ((~category, [45.0 * number for number in range(8)]), (category, CATEGORY_ANGLES)):
+        answered = table.part(rows)["response"].values
+        assert set(answered[~answered.isnan()].tolist()) <= {*angles}
+        assert len(answered[~answered.isnan()].unique()) == 8
     assert len(MultiTask(rules="DMS", locations=4).grid(angle=[0.0]).table) == 2
 
 
@@ -154,7 +158,7 @@ def test_angles_are_decoded_from_bumps():
         ({"rules": "Go, Dly Goo"}, "There is no task 'Dly Goo': choose from all, Go, .* Did you mean 'Dly Go'"),
         ({"rules": "Go, go"}, "A task is named twice"),
         ({"locations": 1}, "Two stimuli need two locations"),
-        ({"noise": -0.1}, "noise and delay are 0 or more, but are -0.1 and 0"),
+        ({"noise": -0.1}, "noise and delay are 0 or more and finite, but are -0.1 and 0"),
         ({"step": 200.0}, "A step lasts at most 100 ms, but step is 200"),
     ],
 )

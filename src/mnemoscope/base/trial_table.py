@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import product
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -46,8 +48,18 @@ class Condition:
         return self.values[~self.values.isnan()].unique().tolist()
 
     def label(self, value: float) -> str:
-        """Return the name of a value, or the number as text."""
-        return self.labels[int(value)] if self.labels else f"{value:.4g}"
+        """Return the name of a value, or the number as text, with so many digits that all values differ.
+
+        >>> Condition("angle", torch.tensor([123.41, 123.44])).label(123.41)
+        '123.41'
+        """
+        return self.labels[int(value)] if self.labels else f"{value:.{self._digits}g}"
+
+    @cached_property
+    def _digits(self) -> int:
+        """Digits of numbers: 4, or more if some values would look the same."""
+        levels = self.levels
+        return next((n for n in range(4, 17) if len({f"{value:.{n}g}" for value in levels}) == len(levels)), 17)
 
 
 @dataclass(frozen=True)
@@ -121,7 +133,8 @@ class TrialTable:
         """
         labels, epochs = labels or {}, epochs or {}
         columns = tuple(
-            Condition(name, _as_column(values), tuple(labels.get(name, ()))) for name, values in conditions.items()
+            Condition(name, _as_column(name, values), tuple(labels.get(name, ())))
+            for name, values in conditions.items()
         )
         edges = {name: [torch.as_tensor(edge) for edge in pair] for name, pair in epochs.items()}
         numbers = [len(column.values) for column in columns]
@@ -129,7 +142,10 @@ class TrialTable:
         trials = (numbers or [1])[0]
         return cls(
             columns,
-            tuple(Epoch(name, *(edge.expand(trials) for edge in pair)) for name, pair in edges.items()),
+            tuple(
+                Epoch(name, *(edge if edge.dim() else edge.expand(trials) for edge in pair))
+                for name, pair in edges.items()
+            ),
             step,
         )
 
@@ -177,9 +193,16 @@ class TrialTable:
         return groups
 
 
-def _as_column(values: Any) -> Tensor:
+def _as_column(name: str, values: Any) -> Tensor:
     """Return one number for each trial; Python's numbers keep their precision."""
+    if not isinstance(values, Tensor) and np.asarray(values).dtype.kind in "US":
+        raise ValueError(
+            f"Condition {name!r} has text as values: pass the numbers 0, 1, ..., and their names as "
+            f'labels={{{name!r}: ("left", "right")}}.'
+        )
     column = torch.as_tensor(values)
+    if column.dtype == torch.bool:
+        return column.long()
     return torch.as_tensor(values, dtype=torch.float64) if column.dtype == torch.float32 else column
 
 

@@ -89,7 +89,7 @@ def _check_weight_decay(settings: Mapping[str, Any]) -> None:
 def unknown(setting: str, name: str, known: Iterable[str], what: str) -> str:
     """Return the error message for a name that is not among the known ones."""
     suggestion = did_you_mean(name, known)
-    hint = f" {registry.HINT}" if what.startswith("registered") and not suggestion else ""
+    hint = f" {registry.HINT}" if what.startswith("registered") else ""
     return f"{setting} is {name!r}, which is no {what}.{suggestion} There are {', '.join(known)}.{hint}"
 
 

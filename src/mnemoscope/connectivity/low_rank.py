@@ -20,7 +20,7 @@ class LowRank(Connectivity):
 
     Args:
         size: rows and columns.
-        rank: columns R of M and N. They start ~ N(0, 1), independent of each other (Dubreuil et al. 2022).
+        rank: columns R of M and N. They start ~ N(0, 1), independent of each other.
         gain: g; the entries of the random part are N(0, g^2 / size). 0 for no random part.
 
     >>> torch.linalg.matrix_rank(LowRank(20, rank=2)()).item()

@@ -16,7 +16,7 @@ from mnemoscope.lenses.attractors.composition import as_map
 from mnemoscope.lenses.attractors.cycles_result import Cycles
 from mnemoscope.lenses.attractors.result import Attractors, Kind
 from mnemoscope.lenses.basins.result import Basins
-from mnemoscope.lenses.basins.returning import destinations
+from mnemoscope.lenses.basins.returning import BETWEEN, destinations
 from mnemoscope.lenses.dynamics import Dynamics, as_dynamics
 from mnemoscope.lenses.fixed_points.result import FixedPoints
 from mnemoscope.lenses.fixed_points.starts import seeded_generator
@@ -50,7 +50,8 @@ def measure_basin(
         directions: directions (size,) by name, such as a readout or a selection vector, along which the state is also
             perturbed, with both signs. Random perturbations are uniform on the sphere of each size.
         trials: random perturbations of each size. Those of a cycle begin at random states of it.
-        steps: steps within which a start must arrive; one that has not arrived anywhere by then is undecided.
+        steps: steps within which a start must arrive, 11 or more; one that has not arrived anywhere by then is
+            undecided.
         dt: length of a time step of a flow.
         seed: seed of the perturbations.
 
@@ -63,7 +64,8 @@ def measure_basin(
     """
     dynamics = as_dynamics(dynamics)
     system = as_map(dynamics, dt)
-    check_whole(1, trials=trials, steps=steps)
+    check_whole(1, trials=trials)
+    check_whole(BETWEEN + 1, steps=steps)  # two looks
     lengths = torch.tensor([float(length) for length in sizes], dtype=torch.float64)
     if not len(lengths) or not bool((lengths > 0).all()) or not bool((lengths.diff() > 0).all()):
         raise ValueError(f"sizes must be one or more positive lengths that rise, but are {lengths.tolist()}.")

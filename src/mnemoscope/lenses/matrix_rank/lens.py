@@ -52,6 +52,7 @@ def measure_rank(
         seed: seed of the controls.
 
     >>> import mnemoscope as ms
+    >>> _ = torch.manual_seed(0)
     >>> model = ms.Model(ms.networks.low_rank(2, 16, rank=2), 1)
     >>> xs = torch.randn(20, 8, 2)
     >>> result = measure_rank(model, xs, model(xs)[0].detach())

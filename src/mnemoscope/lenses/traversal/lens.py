@@ -34,7 +34,7 @@ def measure_speed(
 
     For every state of the reference trajectory, the nearest state on each other trajectory is found. The time at which
     that state is reached grows in proportion for a condition that moves along the same path at another speed, and the
-    distance shows how far apart the paths are. Noise lengthens single steps, but does not shift these times.
+    distance shows how far apart the paths are. Noise lengthens single steps more than it shifts these times.
 
     Args:
         recording: trials that are aligned at their first step, such as `recording.in_epoch("production")`.

@@ -34,10 +34,10 @@ class PerceptualDecision(ResponseTask):
     """Decide whether noisy dots move left or right: the sign of the mean of a noisy input.
 
     The input `motion` is the signed coherence plus noise while the stimulus lasts, and a network reports the sign, -1
-    or 1, after a delay, when the fixation cue goes off. The coherences are those of Britten et al. 1992 without 0, for
-    which no answer is right; `grid(coherence=[0.0])` shows it with target 0. The decision requires integration over
-    time: at the default noise, a single step of the weakest motion is right in 58% of trials (Gold & Shadlen 2007
-    review the task and its neurons).
+    or 1, after a delay, when the fixation cue goes off (Britten et al. 1992; Gold & Shadlen 2007). The coherences
+    double from 3.2% to 51.2%. For 0 no answer is right; `grid(coherence=[0.0])` shows it with target 0. The decision
+    requires integration over time: at the default noise, a single step of the weakest motion has the right sign in 58%
+    of trials.
 
     >>> task = PerceptualDecision()
     >>> batch = task.batch(4, seed=0, number=0)
@@ -88,9 +88,8 @@ class ContextDecision(ResponseTask):
     """Decide about motion or colour, whichever the context names (Mante et al. 2013).
 
     Both inputs are noisy, and two further inputs select the one that decides. The sign of its coherence is due after
-    the stimulus, and 0 before it. As in the original networks, the output does not count while the stimulus lasts, and
-    there is no cue for the response. The coherences are those that one of the monkeys saw. Two settings differ from
-    the original networks: a step is 20 ms instead of 1 ms, and a delay follows the stimulus.
+    the stimulus, and 0 before it. The output does not count while the stimulus lasts, and there is no cue for the
+    response. A step is 20 ms, and a delay follows the stimulus: both are choices of this library.
 
     >>> task = ContextDecision()
     >>> grid = task.grid()

@@ -134,7 +134,9 @@ class EnvironmentTask(GeneratedTask):
 
     def recalled(self, batch: Batch) -> Bool[Tensor, "time batch"]:
         """Return the last counted step of each trial."""
-        return batch.mask & (torch.arange(len(batch.mask)).unsqueeze(1) == last_counted(batch.mask))
+        return batch.mask & (
+            torch.arange(len(batch.mask), device=batch.mask.device).unsqueeze(1) == last_counted(batch.mask)
+        )
 
 
 def _table(trials: list[EnvironmentTrial], step: float | None) -> TrialTable:

@@ -50,7 +50,7 @@ def record_trial(environment: Any, seed: int, longest: int) -> EnvironmentTrial:
 
 
 def record_episode(environment: Any, seed: int, longest: int) -> EnvironmentTrial:
-    """Return an episode in which the right action is taken at every step."""
+    """Return an episode in which the right action is taken at every step, or action 0 where none is right."""
     observation, info = environment.reset(seed=seed)
     conditions = _plain(info)
     observations, answers, counted = [], [], []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import pi
+from math import inf, pi
 from typing import ClassVar
 
 import torch
@@ -80,8 +80,8 @@ class MultiTask(TrialTask):
             raise ValueError(
                 "Two stimuli need two locations: set locations to 2 or more, or to 0 for the whole circle."
             )
-        if self.noise < 0 or self.delay < 0:
-            raise ValueError(f"noise and delay are 0 or more, but are {self.noise:g} and {self.delay:g}.")
+        if not (0 <= self.noise < inf and 0 <= self.delay < inf):
+            raise ValueError(f"noise and delay are 0 or more and finite, but are {self.noise:g} and {self.delay:g}.")
         if self.step > GRACE:
             raise ValueError(f"A step lasts at most {GRACE:g} ms, but step is {self.step:g}.")
 

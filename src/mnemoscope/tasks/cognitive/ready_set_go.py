@@ -22,10 +22,10 @@ from mnemoscope.tasks.task import Batch
 class ReadySetGo(TrialTask):
     """Measure the interval between two pulses, ready and set, and produce it (Jazayeri & Shadlen 2010).
 
-    The interval that is due after set is `gain` times the one before it. The input `context` is the gain minus 1
-    (Remington et al. 2018; their intervals and gains are the defaults). The target is 0 until set, and then rises
-    linearly so that it reaches 1 when the interval has passed, and further for another quarter of it. The original
-    ramp is slightly curved. An interval is produced when the output first reaches 1 after set, and is right within 10%.
+    The interval that is due after set is `gain` times the one before it (Remington et al. 2018). The input `context` is
+    the gain minus 1. The target is 0 until set, and then rises linearly so that it reaches 1 when the interval has
+    passed, and further for another quarter of it. An interval is produced when the output first reaches 1 after set,
+    and is right within 10%. Ramp, context and tolerance are choices of this library.
 
     The pulses begin at the first step of their epochs. Ready comes after a random wait, so that the time since the
     beginning of a trial does not reveal the interval.

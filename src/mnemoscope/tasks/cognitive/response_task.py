@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass, replace
+from math import inf
 from typing import ClassVar
 
 import torch
@@ -43,8 +44,8 @@ class ResponseTask(TrialTask):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.noise < 0:
-            raise ValueError(f"noise is a standard deviation, 0 or more, but is {self.noise:g}.")
+        if not 0 <= self.noise < inf:
+            raise ValueError(f"noise is a standard deviation, 0 or more and finite, but is {self.noise:g}.")
         for name in (name for name in self.durations() if name != "delay"):
             if self.steps_of(self.durations()[name][0]) < 1:
                 raise ValueError(f"The {name} must last at least one step of {self.step:g} ms.")

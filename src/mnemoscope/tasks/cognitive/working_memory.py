@@ -25,7 +25,8 @@ class ParametricMemory(ResponseTask):
 
     The first frequency is one of 10, 14, ..., 34 Hz, the second is `difference` Hz above or below it. Like neurons of
     the somatosensory cortex, one input rises with the frequency and the other falls, linearly between 0 and 1. The
-    target of the response is 1 if the second frequency is higher, and -1 if it is lower.
+    target of the response is 1 if the second frequency is higher, and -1 if it is lower. The second frequency alone
+    decides if it is very low or very high: without the first one, 79% of the answers can be right by default.
 
     >>> table = ParametricMemory().grid().table
     >>> print(table["first"].values[:2].tolist(), table["second"].values[:2].tolist(), table["choice"].levels)

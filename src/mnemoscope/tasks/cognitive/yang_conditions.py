@@ -64,12 +64,14 @@ def grid_conditions(combinations: Mapping[str, Float[Tensor, " combinations"]]) 
     """Return the conditions of combinations of rule, angle and choice, with the strongest evidence.
 
     Choice 1 calls for a response to the first stimulus, or is a match; for choice 0 the second stimulus is stronger,
-    or differs. Choice 0 is left out for rules with a single stimulus.
+    or differs. Choice 0 is left out for rules with a single stimulus. Where categories are compared, an angle stands
+    for the nearest one with a category: 0 and 180 degrees are between the two.
     """
     single = has(combinations["rule"], lambda rule: rule.kind in ("go", "anti"))
     kept = ~single | (combinations["choice"] == 1)
     rule, first, choice = (combinations[name][kept] for name in ("rule", "angle", "choice"))
     decides = has(rule, lambda each: each.kind == "decision")
+    first = torch.where(has(rule, lambda each: each.kind == "category"), first % 360 // 36 * 36 + 18, first)
     second = torch.where(decides | (choice == 0), (first + 180) % 360, first)
     strongest = torch.tensor([rule.coherences[-1] for rule in RULES], dtype=torch.float64)[rule.long()]
     evidence = {}
