@@ -91,7 +91,7 @@ def test_the_moments_of_the_signal_have_no_bias():
     for shape in ((6, 4), (4, 6)):
         signal = normal(*shape)
         gram = signal.T @ signal
-        draws = [signal_moments(signal + noise) for noise in normal(1000, 4, *shape, seed=1)]
+        draws = [signal_moments(signal + noise) for noise in normal(300, 4, *shape, seed=1)]
         square, fourth = (torch.stack(each) for each in zip(*draws, strict=True))
         for found, expected in ((square, gram.trace() ** 2), (fourth, (gram @ gram).trace())):
             assert abs(found.mean() - expected) < 4 * found.std() / len(found) ** 0.5
@@ -149,7 +149,7 @@ def test_marginalisations_are_orthogonal_and_add_up():
 
 
 def test_reduced_rank_regression_is_the_best_of_its_rank():
-    """A slow reference: gradient descent on the loss from the solution and from elsewhere finds nothing better."""
+    """A slow reference: minimising the loss from a random start finds the same value, and nothing better."""
     rows, part = normal(20, 4), normal(1, 20, 4, seed=1)
     root = 0.2 * normal(4, 4, seed=2)
     noise, penalty = root @ root.T, 0.3
@@ -164,18 +164,17 @@ def test_reduced_rank_regression_is_the_best_of_its_rank():
         )
 
     best = float(loss(decoders[0], encoders[0]))
-    for seed in range(3):
-        decoder, encoder = normal(2, 4, seed=seed).requires_grad_(), normal(4, 2, seed=seed + 9).requires_grad_()
-        optimiser = torch.optim.LBFGS([decoder, encoder], max_iter=300, line_search_fn="strong_wolfe")
+    decoder, encoder = normal(2, 4, seed=0).requires_grad_(), normal(4, 2, seed=9).requires_grad_()
+    optimiser = torch.optim.LBFGS([decoder, encoder], max_iter=80, line_search_fn="strong_wolfe")
 
-        def closure(decoder=decoder, encoder=encoder, optimiser=optimiser):
-            optimiser.zero_grad()
-            value = loss(decoder, encoder)
-            value.backward()
-            return value
+    def closure():
+        optimiser.zero_grad()
+        value = loss(decoder, encoder)
+        value.backward()
+        return value
 
-        optimiser.step(closure)
-        assert loss(decoder, encoder).item() > best - 1e-9
+    optimiser.step(closure)
+    assert loss(decoder, encoder).item() > best - 1e-9
     assert loss(decoder, encoder).item() == pytest.approx(best, rel=1e-3)
     shares = explained_variance(part, decoders, encoders)
     decoder, encoder = decoders[0, :1], encoders[0, :, :1]
@@ -269,6 +268,57 @@ def test_one_trial_of_each_combination_gives_components_without_significance():
     assert "Only 9 of 12 steps" in ms.demixed_components(recording, components=1, shuffles=0).summary()
 
 
+def test_trials_that_end_early_are_fitted_but_never_left_out():
+    recording, _ = planted(noise=0.5)
+    recording.activity[5:, ::4] = torch.nan  # one trial of each combination is short
+    dpca = ms.demixed_components(recording, components=1, shuffles=19, splits=1)
+    assert dpca.steps == (12, 12)
+    assert bool(dpca.errors.isfinite().all())
+    assert bool(dpca.agreement.isfinite().all())
+    assert dpca.probabilities[1:3].tolist() == [0.05, 0.05]
+    noise = ms.Recording(torch.where(recording.activity.isnan(), torch.nan, normal(12, 24, 15)), recording.table)
+    assert float(ms.demixed_components(noise, components=1, penalty=0.1, shuffles=9, splits=1).probabilities[3]) > 0.1
+    recording.activity[5:, 1::4] = torch.nan
+    recording.activity[5:, 2::4] = torch.nan  # one trial of each combination remains
+    few = ms.demixed_components(recording, components=1, penalty=0.1, shuffles=0)
+    assert "Only 5 of 12 steps" in few.summary()
+
+
+def test_units_without_two_trials_of_a_session_leave_no_trials_out():
+    recording, _ = planted(noise=0.5, repeats=2)
+    recording.activity[:, ::2, 0] = torch.nan
+    recording.activity[:, 1::2, 1] = torch.nan
+    dpca = ms.demixed_components(recording, components=1)
+    assert dpca.agreement is None
+    assert "recorded with the same other units" in dpca.summary()
+
+
+def test_halves_of_trials_that_vary_against_each_other_have_no_signal_shares():
+    recording, _ = planted(repeats=2)
+    noise = normal(12, 12, 15).abs() * torch.tensor([1.0, -1.0] * 6).unsqueeze(1)
+    opposed = ms.Recording(noise - noise.mean(0), recording.table)
+    dpca = ms.demixed_components(opposed, components=1, shuffles=0)
+    assert dpca.signal_shares is None
+    assert "no variance in common" in dpca.summary()
+
+
+def test_demixing_needs_conditions_that_vary_and_finite_activity_that_does():
+    table = ms.TrialTable.of({"side": [0, 0, 1, 1], "block": [0, 0, 0, 0]})
+    with pytest.raises(ValueError, match="'block' has the same value"):
+        ms.demixed_components(ms.Recording(normal(3, 4, 2), table))
+    with pytest.raises(ValueError, match="the same at all steps"):
+        ms.demixed_components(ms.Recording(torch.ones(3, 4, 2).double(), table), conditions=["side"])
+    with pytest.raises(ValueError, match="Unit 1 is infinite at step 2 of trial 0"):
+        ms.demixed_components(
+            ms.Recording(
+                normal(3, 4, 2).index_put_(
+                    [torch.tensor(2), torch.tensor(0), torch.tensor(1)], torch.tensor(torch.inf).double()
+                ),
+                table,
+            )
+        )
+
+
 # --- rotations ------------------------------------------------------------------------------------------------------
 
 
@@ -316,6 +366,16 @@ def test_planes_of_a_rotation_turn_from_the_first_vector_to_the_second():
         torch.testing.assert_close(matrix @ plane[0], speed * plane[1])
 
 
+@pytest.mark.parametrize("still", [2, 4])
+def test_planes_that_do_not_rotate_are_orthonormal_too(still):
+    matrix = torch.zeros(4, 4, dtype=torch.float64)
+    if still == 2:
+        matrix[0, 3], matrix[3, 0] = -0.2, 0.2
+    planes, angles = rotation_planes(matrix)
+    torch.testing.assert_close(planes.flatten(0, 1) @ planes.flatten(0, 1).T, torch.eye(4, dtype=torch.float64))
+    assert angles.tolist() == pytest.approx([0.2 if still == 2 else 0, 0])
+
+
 def test_variances_of_the_largest_entropy_have_the_given_sums():
     sums = [torch.rand(size, generator=torch.Generator().manual_seed(size)).double() ** 3 + 1e-4 for size in (5, 3, 7)]
     sums = [6.0 * each / each.sum() for each in sums]
@@ -331,7 +391,7 @@ def test_variances_of_the_largest_entropy_have_the_given_sums():
 def test_surrogates_have_the_covariances_of_the_data():
     data = normal(6, 3, 4).cumsum(0)
     data -= data.mean(1, keepdim=True)
-    drawn = torch.stack(list(Surrogates(data).draw(3000, torch.Generator().manual_seed(0))))
+    drawn = torch.stack(list(Surrogates(data).draw(1500, torch.Generator().manual_seed(0))))
     for mode in range(3):
         unfolded = drawn.movedim(mode + 1, 1).flatten(2)
         mean = torch.einsum("nif,njf->ij", unfolded, unfolded) / len(drawn)

@@ -101,5 +101,8 @@ def test_wrong_arguments_are_refused():
         ms.fit_network(recording, warm_up=6)
     with pytest.raises(ValueError, match="2 trials, 2 units and 3 steps"):
         ms.fit_network(recording.select([0]))
+    infinite = ms.Recording(recording.activity.index_fill(0, torch.tensor([1]), torch.inf))
+    with pytest.raises(ValueError, match="Unit 0 is infinite at step 1"):
+        ms.fit_network(infinite)
     with pytest.raises(ValueError, match="must see its whole state"):
         ms.fit_network(recording, cell=torch.nn.LSTM(1, 3), updates=1, progress=False)

@@ -11,7 +11,7 @@ from mnemoscope.base.array_types import Bool, Float, Int
 from mnemoscope.base.progress import Bar
 from mnemoscope.base.validation import check_whole, is_number
 from mnemoscope.cells import LeakyRNN, Model, Network, as_cell
-from mnemoscope.lenses.recording import Recording
+from mnemoscope.lenses.recording import Recording, check_finite
 from mnemoscope.training.forced_run import ForcedRun, prediction_score
 from mnemoscope.training.least_squares import ridge
 
@@ -95,7 +95,7 @@ def fit_network(
     check_whole(1, hidden_size=hidden_size, updates=updates)
     if not is_number(forcing) or not 0 < forcing <= 1:
         raise ValueError(f"forcing must be above 0 and at most 1, but is {forcing!r}.")
-    time, trials, units = recording.activity.shape
+    time, trials, units = check_finite(recording).activity.shape
     if trials < 2 or units < 2 or time < 3:
         raise ValueError(
             f"A fit needs 2 trials, 2 units and 3 steps at least, but the recording has {trials} trials, {units} units "

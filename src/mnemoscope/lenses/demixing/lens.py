@@ -62,12 +62,12 @@ def demixed_components(
     recording = as_recording(population, inputs, table)
     chosen = chosen_conditions(recording, conditions if conditions is None else tuple(conditions))
     grid = ConditionGrid.of(recording, chosen).with_complete_steps(1)
-    repeated = grid.counts().amin((1, 2)) >= 2
-    if bool(repeated.any()):
-        grid = grid.with_complete_steps(2)
+    _check_values(grid)
+    testable = grid.with_testable_steps()
+    grid = testable or grid
     demixing = _Demixing(grid, min(components, recording.size))
     generator = torch.Generator().manual_seed(seed)
-    left_out = [grid.held_out(generator) for _ in range(splits)] if bool(repeated.any()) else []
+    left_out = [grid.held_out(generator) for _ in range(splits)] if testable else []
     errors = demixing.errors(left_out) if left_out and penalty is None else None
     ridge = penalty if penalty is not None else SMALLEST if errors is None else PENALTIES[int(errors.argmin())]
     everything = torch.zeros(len(grid.cells), dtype=torch.bool)
@@ -96,6 +96,16 @@ def demixed_components(
         steps=(len(grid.activity), len(recording.activity)),
         step=recording.table.step,
     )
+
+
+def _check_values(grid: ConditionGrid) -> None:
+    """Raise if a condition has a single value, or if there is no variance to divide."""
+    for name, labels in zip(grid.names, grid.labels, strict=True):
+        if len(labels) < 2:
+            raise ValueError(f"Condition {name!r} has the same value in all trials: name other conditions.")
+    means = grid.means().flatten(0, 1)
+    if not bool((means != means[0]).any()):
+        raise ValueError("The mean activity is the same at all steps and in all conditions: it has no components.")
 
 
 class _Demixing:
@@ -174,10 +184,15 @@ class _Demixing:
             found[place] = reached / (shuffles + 1)
         return found
 
-    def signal_shares(self, generator: torch.Generator, draws: int = 20) -> Float[Tensor, " sets"]:
-        """Return the share of each marginalisation in the variance that two halves of the trials have in common."""
+    def signal_shares(self, generator: torch.Generator, draws: int = 20) -> Float[Tensor, " sets"] | None:
+        """Return the share of each marginalisation in the variance that two halves of the trials have in common.
+
+        An estimate below 0 counts as 0. None if the halves have nothing in common.
+        """
         total = torch.zeros(len(self.sets), dtype=torch.float64)
         for _ in range(draws):
             first, second = self.grid.groups_of_trials(2, generator)
             total += (self._parts(self.moments.means(first)) * self._parts(self.moments.means(second))).sum((1, 2))
-        return total / total.sum()
+        if not float(total.sum()) > 0:
+            return None
+        return total.clamp_min(0) / total.clamp_min(0).sum()

@@ -46,7 +46,10 @@ class DemixedComponents(Result):
     steps: tuple[int, ...]
     """Number of steps used, where every unit has trials of every combination, and number of steps recorded."""
     signal_shares: Float[Tensor, " marginals"] | None = None
-    """Share of each marginalisation in the variance that two halves of the trials have in common, without noise."""
+    """Share of each marginalisation in the variance that two halves of the trials have in common, without noise.
+
+    None if they have none in common, or if no trials can be left out.
+    """
     errors: Float[Tensor, " penalties"] | None = None
     """Error on trials left out of every penalty that was tried."""
     agreement: Float[Tensor, "marginals components"] | None = None
@@ -78,9 +81,12 @@ class DemixedComponents(Result):
             f"{', '.join(f'{share:.0%}' for share in self.demixing[:, 0].tolist())}."
         )
         if self.steps[0] < self.steps[1]:
-            text += f" Only {self.steps[0]} of {self.steps[1]} steps have trials of every combination."
+            text += f" Only {self.steps[0]} of {self.steps[1]} steps have enough trials of every combination."
+        if self.agreement is not None and self.signal_shares is None:
+            text += " Two halves of the trials have no variance in common that could be told from noise."
         if self.probabilities is None:
-            reason = "each combination needs two trials" if self.fewest < 2 else "no shuffles were asked for"
+            needed = "each combination needs two trials of each unit, recorded with the same other units to their end"
+            reason = needed if self.agreement is None else "no shuffles were asked for"
             return f"{text} Significance is not known: {reason}."
         found = [
             f"{name} (p = {value:.2g})"

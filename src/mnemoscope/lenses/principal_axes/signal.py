@@ -89,11 +89,11 @@ def signal_shares(
 
 def jackknife_interval(estimate: float, without_one: Float[Tensor, " groups"]) -> tuple[float, float] | None:
     """Return the 95% interval from the estimates without each group of trials, by Student's t; None if one is NaN."""
-    from scipy.stats import t
+    from scipy.special import stdtrit  # a quarter of the time that scipy.stats takes to import
 
     groups = len(without_one)
     spread = (groups - 1) / groups * (without_one - without_one.mean()).square().sum().item()
     if not spread >= 0:
         return None
-    half = float(t.ppf(0.975, groups - 1)) * sqrt(spread)
+    half = float(stdtrit(groups - 1, 0.975)) * sqrt(spread)
     return max(estimate - half, 1.0), estimate + half

@@ -6,5 +6,6 @@ from mnemoscope.lenses.recording.regression import regression_axes as regression
 from mnemoscope.lenses.recording.result import Recording as Recording
 from mnemoscope.lenses.recording.source import (
     as_recording as as_recording,
+    check_finite as check_finite,
     chosen_conditions as chosen_conditions,
 )

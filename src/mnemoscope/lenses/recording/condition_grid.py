@@ -66,9 +66,15 @@ class ConditionGrid:
         return ~self.activity.isnan()
 
     @cached_property
+    def whole(self) -> Bool[Tensor, " trials"]:
+        """Whether the units of each trial were recorded at all steps of the grid."""
+        return (self.known == self.known.any(0)).all(2).all(0) & self.known.any(2).any(0)
+
+    @cached_property
     def sessions(self) -> Int[Tensor, " trials"]:
-        """A number for each set of units that were recorded together: trials of a session have the same one."""
-        return torch.unique(self.known.any(0), dim=0, return_inverse=True)[1]
+        """A number for each set of units that were recorded together, at all steps of the grid or at some of them."""
+        patterns = torch.cat([self.known.any(0), self.whole.unsqueeze(1)], 1)
+        return torch.unique(patterns, dim=0, return_inverse=True)[1]
 
     @property
     def simultaneous(self) -> bool:
@@ -112,6 +118,25 @@ class ConditionGrid:
             )
         return ConditionGrid(self.activity[kept], self.names, self.labels, self.cells)
 
+    @property
+    def can_hold_out(self) -> bool:
+        """Whether `held_out` leaves every unit a trial to fit and one to test, at all steps of every cell."""
+        groups = torch.unique(torch.stack([self.cells, self.sessions], 1), dim=0, return_inverse=True)[1]
+        first = torch.zeros_like(self.whole)
+        first[[int((groups == group).nonzero()[0]) for group in groups.unique()]] = True
+        tested, fitted = self.counts(self.whole & first), self.counts(self.whole & ~first)
+        return bool((tested > 0).all()) and bool((fitted > 0).all())
+
+    def with_testable_steps(self) -> ConditionGrid | None:
+        """Return the steps at which trials can be held out, without those of the fewest trials; None if none is left."""
+        steps, present = self.counts().amin((1, 2)), self.known.any(2).sum(1)
+        for fewest in present[steps >= 2].unique():
+            kept = (steps >= 2) & (present >= fewest)
+            grid = ConditionGrid(self.activity[kept], self.names, self.labels, self.cells)
+            if grid.can_hold_out:
+                return grid
+        return None
+
     def shuffled(self, conditions: Sequence[str], generator: torch.Generator) -> Int[Tensor, " trials"]:
         """Return cells in which the values of these conditions are exchanged between trials that agree in all else.
 
@@ -134,12 +159,15 @@ class ConditionGrid:
     def held_out(
         self, generator: torch.Generator, cells: Int[Tensor, " trials"] | None = None
     ) -> Bool[Tensor, " trials"]:
-        """Return one trial of every cell and session at random, to test what the other trials have fitted."""
+        """Return one trial of every cell and session at random, to test what the other trials have fitted.
+
+        Trials that end before the last step are never held out.
+        """
         cells = self.cells if cells is None else cells
         place = torch.randperm(len(cells), generator=generator)
         groups = torch.unique(torch.stack([cells, self.sessions], 1), dim=0, return_inverse=True)[1]
         last = torch.zeros(int(groups.max()) + 1, dtype=torch.int64).scatter_reduce(0, groups, place, "amax")
-        return place == last[groups]
+        return (place == last[groups]) & self.whole
 
     def groups_of_trials(self, number: int, generator: torch.Generator) -> Iterator[Bool[Tensor, " trials"]]:
         """Yield disjoint parts of the trials, each with trials of every cell and session."""

@@ -18,10 +18,22 @@ def as_recording(
     if isinstance(population, Recording):
         if inputs is not None or table is not None:
             raise ValueError("A recording has its inputs and its table; pass the recording alone.")
-        return population
+        return check_finite(population)
     if inputs is None:
         raise ValueError("A network needs inputs, and a table with the conditions of their trials.")
-    return record_activity(population, inputs, table)
+    return check_finite(record_activity(population, inputs, table))
+
+
+def check_finite(recording: Recording) -> Recording:
+    """Return a recording; raise if a number in it is infinite."""
+    infinite = recording.activity.isinf()
+    if bool(infinite.any()):
+        step, trial, unit = infinite.nonzero()[0].tolist()
+        raise ValueError(
+            f"Unit {unit} is infinite at step {step} of trial {trial}: correct it, or write NaN where nothing was "
+            f"recorded."
+        )
+    return recording
 
 
 def chosen_conditions(recording: Recording, conditions: tuple[str, ...] | None) -> tuple[str, ...]:

@@ -44,10 +44,14 @@ def rotation_planes(
 ) -> tuple[Float[Tensor, "planes 2 size"], Float[Tensor, " planes"]]:
     """Return orthonormal planes of a skew-symmetric matrix and their angles per step in radians, fastest first.
 
-    In each plane, the rotation goes from the first vector to the second.
+    In each plane, the rotation goes from the first vector to the second. Directions that do not rotate are paired.
     """
     values, vectors = torch.linalg.eigh(1j * matrix)  # Hermitian; the eigenvalues of M are -i times these
     fast = values.flip(0)[: len(matrix) // 2]
     chosen = vectors.flip(1)[:, : len(matrix) // 2].T  # M v = -i w v: M Re v = w Im v, so that Re v turns to Im v
     planes = torch.stack([chosen.real, chosen.imag], 1) * 2**0.5
-    return planes, fast
+    # At w = 0, Re v and Im v need not be orthogonal: any basis of the rest serves.
+    turning = fast > 1e-12 * fast[0]
+    basis = torch.linalg.svd(planes[turning].flatten(0, 1), full_matrices=True)[2]
+    still = basis[2 * int(turning.sum()) :][: 2 * int((~turning).sum())]
+    return torch.cat([planes[turning], still.unflatten(0, (-1, 2))]), torch.where(turning, fast, 0.0)

@@ -52,6 +52,8 @@ def tensor_components(
     data = recording.activity.transpose(0, 1)
     known = ~data.isnan()
     data = data.nan_to_num()
+    if not bool((data != 0).any()):
+        raise ValueError("The activity is 0 everywhere: it has no components.")
     generator = torch.Generator().manual_seed(seed)
     fits = [decompose(data, known, rank, generator, iterations=iterations) for _ in range(restarts)]
     fits.sort(key=lambda fit: fit.error)
