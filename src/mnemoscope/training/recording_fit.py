@@ -77,7 +77,7 @@ def fit_network(
     held-out units, a fifth of the units does not correct the state. Trials may differ in length, and units may be
     missing: what is NaN neither corrects the state nor counts in the loss.
 
-    The fixed points of the network, `ms.find_fixed_points(fit.model.cell, input=...)`, describe the data as far as its
+    The fixed points of the network, `ms.find_fixed_points(fit.model.cell)`, describe the data as far as its
     free runs do. Fit with several seeds, and trust what they share.
 
     Args:

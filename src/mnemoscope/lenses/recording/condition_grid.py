@@ -128,7 +128,7 @@ class ConditionGrid:
         return bool((tested > 0).all()) and bool((fitted > 0).all())
 
     def with_testable_steps(self) -> ConditionGrid | None:
-        """Return the steps at which trials can be held out, without those of the fewest trials; None if none is left."""
+        """Return the steps at which trials can be held out, without the rarest steps; None if no step is left."""
         steps, present = self.counts().amin((1, 2)), self.known.any(2).sum(1)
         for fewest in present[steps >= 2].unique():
             kept = (steps >= 2) & (present >= fewest)
