@@ -14,6 +14,7 @@ from mnemoscope.inspection.attention import AttentionFindings
 from mnemoscope.inspection.problems import ProblemFindings
 from mnemoscope.inspection.relations import RelationFindings
 from mnemoscope.inspection.tape import TapeFindings
+from mnemoscope.inspection.trials import TrialFindings
 from mnemoscope.lenses import (
     Behaviour,
     FixedPoints,
@@ -68,6 +69,8 @@ class Inspection:
     """Variables of a network trained on variable binding, if they could be found."""
     loops: Loops | None = None
     """Loops in which a network trained on text ends when it reads its own characters."""
+    trials: TrialFindings | None = None
+    """For a trial-based task: by which mechanism the network holds a value, in each context."""
     interference: RecallInterference | None = None
     """Recall of a network trained on key-value recall, predicted from interference, if its layers are affine."""
     attention: AttentionFindings | None = None
@@ -89,6 +92,7 @@ class Inspection:
             self.influence,
             self.measured_influence,
             self.transitions,
+            self.trials,
             self.fixed_points,
             self.slow_manifold,
             self.interference,

@@ -47,6 +47,7 @@ from mnemoscope.inspection.result import Inspection
 from mnemoscope.inspection.spans import measure_spans, spans_section
 from mnemoscope.inspection.tape import POOL, TapeFindings, inspect_tape, is_large, uniform_fixed_points_section
 from mnemoscope.inspection.tracking import inspect_tracking, tracking_section
+from mnemoscope.inspection.trials import TrialFindings, contexts_of, inspect_trials, trials_section
 from mnemoscope.inspection.uses import add_citations
 from mnemoscope.inspection.variables import inspect_variables, variables_section
 from mnemoscope.lenses import Dynamics, Loops, Variables, record_behaviour
@@ -133,7 +134,9 @@ def _inspect_large_machine(run: LoadedRun, tape: TapeFindings) -> Inspection:
 
 def _inspect_recurrent(run: LoadedRun, tape: TapeFindings | None = None) -> Inspection:
     """Inspect a network by its fixed points, and by its tape if one is given."""
-    dynamics = _dynamics(run)
+    by_task = contexts_of(run)
+    contexts = by_task or {"constant input": _dynamics(run)}
+    dynamics = next(iter(contexts.values()))
     # the page shows the network on its task, and the search starts from the states that it visits there
     batch = run.task.batch(BATCH, run.config.seed, 0, "test")
     visited = _visited_states(run, dynamics, batch.inputs)
@@ -141,10 +144,12 @@ def _inspect_recurrent(run: LoadedRun, tape: TapeFindings | None = None) -> Insp
     def with_uniform_tapes(starts: Tensor) -> Tensor:
         return starts if tape is None else torch.cat([starts, make_uniform(dynamics, starts)])
 
-    mechanism = inspect_mechanism(
-        run.model.cell, {"constant input": dynamics}, visited, run.options, starts=with_uniform_tapes
-    )
+    mechanism = inspect_mechanism(run.model.cell, contexts, visited, run.options, starts=with_uniform_tapes)
     on_task = _on_task(run)
+    if by_task:
+        assert mechanism.fixed_points is not None
+        trials = inspect_trials(run, by_task, mechanism.contexts or {next(iter(by_task)): mechanism.fixed_points})
+        on_task.add_trials(trials)
     sections, lenses, results = on_task.sections, on_task.lenses, {**mechanism.results, **on_task.results}
     if tape is not None:
         sections = [tape.section(), *sections]
@@ -156,6 +161,7 @@ def _inspect_recurrent(run: LoadedRun, tape: TapeFindings | None = None) -> Insp
         slow_manifold=mechanism.settling,
         trajectories=visited[:, :TRAJECTORIES],
         sections=[*sections, *mechanism.sections],
+        lead=on_task.headline,
     )
     return _inspection(
         run,
@@ -179,9 +185,18 @@ class _OnTask:
     results: dict[str, Result | None] = field(default_factory=dict)
     findings: dict[str, Any] = field(default_factory=dict)
 
+    headline: str = ""
+
     def add(self, lens: str, section: Section) -> None:
         self.lenses.append(lens)
         self.sections.append(section)
+
+    def add_trials(self, trials: TrialFindings) -> None:
+        self.headline = trials.summary()
+        self.sections.insert(0, trials_section(trials))
+        self.lenses += trials.lenses()
+        self.results |= trials.results
+        self.findings["trials"] = trials
 
 
 def _on_task(run: LoadedRun) -> _OnTask:

@@ -52,7 +52,7 @@ class NetworkPage:
     sections: Sequence[Section] = ()
     """Sections of further lenses, shown before the training curve."""
     lead: str = ""
-    """First sentences of a page without fixed points; otherwise the fixed points provide them."""
+    """Sentences on how the network solves its task, or why there are no fixed points. Those on fixed points follow."""
     baseline_label: str = "without memory"
     """How the baseline is reached: "without memory" or "by guessing" (`Task.baseline_label`)."""
     lenses: Sequence[str] = ()
@@ -132,7 +132,7 @@ def _summary(page: NetworkPage) -> str:
     return render_template(
         "summary.html",
         facts=page.facts,
-        lead=sentences(page.behaviour, headline(fp, page.slow_manifold)),
+        lead=sentences(page.behaviour, page.lead, headline(fp, page.slow_manifold)),
         groups=groups(fp),
         symbols=SYMBOLS,
         slow=0 if slow is None else len(slow),

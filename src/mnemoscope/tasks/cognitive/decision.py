@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
@@ -12,7 +12,7 @@ from torch import Tensor
 from mnemoscope.base.array_types import Float
 from mnemoscope.tasks.cognitive.response_task import ResponseTask
 from mnemoscope.tasks.cognitive.timeline import Timeline
-from mnemoscope.tasks.cognitive.trial_task import Conditions, choose, read_numbers
+from mnemoscope.tasks.cognitive.trial_task import Analysis, Conditions, choose, read_numbers
 
 
 def signed(magnitudes: Sequence[float]) -> list[float]:
@@ -108,6 +108,11 @@ class ContextDecision(ResponseTask):
 
     labels: ClassVar[Mapping[str, tuple[str, ...]]] = {"context": ("motion", "colour"), "choice": ("left", "right")}
     cued: ClassVar[bool] = False
+
+    @property
+    def analysis(self) -> Analysis | None:
+        found = super().analysis
+        return None if found is None else replace(found, context="context", evidence=self.stimulus_names)
 
     def __post_init__(self) -> None:
         self.levels()  # raises for wrong coherences

@@ -14,7 +14,7 @@ from mnemoscope.base.array_types import Float, Int
 from mnemoscope.base.validation import check_whole
 from mnemoscope.tasks.cognitive.memoryless import memoryless_loss
 from mnemoscope.tasks.cognitive.timeline import Timeline
-from mnemoscope.tasks.cognitive.trial_task import Conditions, TrialTask, choose, read_numbers
+from mnemoscope.tasks.cognitive.trial_task import Analysis, Conditions, TrialTask, choose, read_numbers
 from mnemoscope.tasks.task import Batch
 
 
@@ -49,6 +49,10 @@ class ReadySetGo(TrialTask):
     """Largest error of a right interval, as a fraction of it."""
     overshoot: ClassVar[float] = 0.25
     """Time for which the target rises after 1, as a fraction of the interval."""
+
+    @property
+    def analysis(self) -> Analysis:
+        return Analysis("production", context="gain", timed="due")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from mnemoscope.base.array_types import Bool, Float
 from mnemoscope.tasks.cognitive.timeline import Timeline
-from mnemoscope.tasks.cognitive.trial_task import Conditions, TrialTask
+from mnemoscope.tasks.cognitive.trial_task import Analysis, Conditions, TrialTask
 from mnemoscope.tasks.task import Batch
 
 GRACE = 100.0
@@ -41,6 +41,13 @@ class ResponseTask(TrialTask):
     cued: ClassVar[bool] = True
     """Whether the first input is a fixation cue, 1 until the response; otherwise nothing counts between the fixation
     and the response, since a network cannot know when to respond."""
+
+    held: ClassVar[str] = "choice"
+    """Condition whose value a network holds in the delay."""
+
+    @property
+    def analysis(self) -> Analysis | None:
+        return Analysis("delay", self.held) if self.steps_of(self.longest_delay) else None
 
     def __post_init__(self) -> None:
         super().__post_init__()

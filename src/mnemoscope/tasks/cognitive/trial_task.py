@@ -27,6 +27,22 @@ Conditions = Mapping[str, Float[Tensor, " trials"]]
 
 
 @dataclass(frozen=True)
+class Analysis:
+    """Epoch and conditions that the page of a network analyses: where the task needs a memory, and of which value."""
+
+    epoch: str
+    """Epoch in which the memory is needed; its mean input is the constant input of the analysis."""
+    held: str | None = None
+    """Condition whose value is held in that epoch."""
+    context: str | None = None
+    """Condition that sets the context; its values are analysed apart."""
+    evidence: tuple[str, ...] = ()
+    """Input channels that compete for the memory, with the names of the contexts in which they count."""
+    timed: str | None = None
+    """Condition with the duration of the epoch."""
+
+
+@dataclass(frozen=True)
 class TrialTask(GeneratedTask):
     """Base class of tasks whose sequences are trials, with epochs in milliseconds and conditions.
 
@@ -47,6 +63,11 @@ class TrialTask(GeneratedTask):
 
     labels: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     """Names of the values 0, 1, ... of conditions."""
+
+    @property
+    def analysis(self) -> Analysis | None:
+        """Epoch and conditions that the page of a network analyses; None if it has fixed points without input alone."""
+        return None
 
     def __post_init__(self) -> None:
         check_positive(step=self.step)

@@ -43,6 +43,8 @@ class ParametricMemory(ResponseTask):
     """First frequencies in Hz."""
     labels: ClassVar[Mapping[str, tuple[str, ...]]] = {"choice": ("second lower", "second higher")}
 
+    held: ClassVar[str] = "first"
+
     def __post_init__(self) -> None:
         super().__post_init__()
         check_positive(difference=self.difference)
@@ -99,6 +101,8 @@ class DelayedMatch(ResponseTask):
     objects: int = 4
 
     labels: ClassVar[Mapping[str, tuple[str, ...]]] = {"choice": ("non-match", "match")}
+
+    held: ClassVar[str] = "sample"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -162,6 +166,8 @@ class AngleMemory(ResponseTask):
     """Largest error in degrees of a right response."""
     shortest_vector: ClassVar[float] = 0.5
     """Least length of outputs that report an angle."""
+
+    held: ClassVar[str] = "angle"
 
     def __post_init__(self) -> None:
         super().__post_init__()
