@@ -129,6 +129,8 @@ def test_each_context_selects_its_own_input(context_network, points):
         ms.selection_vectors(systems["motion"], points["motion"], features=("motion",))
     with pytest.raises(ValueError, match="have 3 numbers"):
         ms.selection_vectors(systems["motion"], points_of(torch.eye(3)))
+    with pytest.raises(ValueError, match="no fixed points of this system: pass the Dynamics in which"):
+        ms.selection_vectors(ms.Dynamics(systems["motion"].cell, [0.5, 0.0, 0.0]), points["motion"])
     with pytest.raises(ValueError, match="along must have 2"):
         ms.selection_vectors(systems["motion"], points["motion"], along=torch.ones(3))
     assert "no fixed point" in ms.selection_vectors(systems["motion"], points["motion"][[]]).summary()

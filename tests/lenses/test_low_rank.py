@@ -38,6 +38,11 @@ def test_the_exact_reduction_follows_the_network(form):
     assert result.outside < 1e-25
     reduced = ms.reduce_network(model)
     assert ms.Dynamics(reduced).size == (5 if form == "current" else 2)
+    encoded = Model(model.cell, 3, encode=torch.nn.Linear(1, 2)).double()
+    trials = torch.randn(6, 1, 1, dtype=torch.float64)
+    found = ms.measure_reduction(encoded, trials, starts=torch.zeros(1, 2, dtype=torch.float64))
+    expected = ms.measure_reduction(model, encoded.encode(trials), starts=torch.zeros(1, 2, dtype=torch.float64))
+    torch.testing.assert_close(found.latents, expected.latents)
     outputs = ms.scan(reduced, xs)[0]
     if form == "current":
         torch.testing.assert_close(outputs, model(xs)[0], rtol=0, atol=1e-12)

@@ -62,6 +62,7 @@ def measure_resampling(
         raise ValueError("Pass a Model: its readout is drawn together with the other vectors.")
     loadings = cell.loadings(readout)
     size = cell.hidden_size if size is None else size
+    check_whole(1, size=size)
     fits = [fit_mixture(loadings, number, seed) for number in populations]
     scores = [
         [measure(_rebuilt(model, mixture.sample(size, seed + draw))) for draw in range(draws)] for mixture, _ in fits

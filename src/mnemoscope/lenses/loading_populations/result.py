@@ -45,7 +45,7 @@ class Resampling(Result):
     @property
     def kept(self) -> Float[Tensor, "mixtures draws"]:
         """Share of the difference between the median shuffled and the trained network that each draw keeps."""
-        return kept_share(self.scores, float(self.shuffled.median()), self.trained)
+        return kept_share(self.scores, float(self.shuffled.quantile(0.5)), self.trained)
 
     @property
     def bic(self) -> Float[Tensor, " mixtures"]:
@@ -57,18 +57,18 @@ class Resampling(Result):
     @property
     def needed(self) -> int | None:
         """The smallest fitted number of populations whose median network keeps the task; None if no mixture does."""
-        medians = self.kept.median(1).values.tolist()
+        medians = self.kept.quantile(0.5, 1).tolist()
         return min((p for p, kept in zip(self.populations, medians, strict=True) if kept >= SURVIVES), default=None)
 
     def summary(self) -> str:
-        medians, shares = self.scores.median(1).values.tolist(), self.kept.median(1).values.tolist()
+        medians, shares = self.scores.quantile(0.5, 1).tolist(), self.kept.quantile(0.5, 1).tolist()
         parts = [
             f"{median:.3g} with {number} population{'s' * (number > 1)} ({share:.0%} kept)"
             for number, median, share in zip(self.populations, medians, shares, strict=True)
         ]
         scores = (
             f"The {self.score_name} of the trained network is {self.trained:.3g}, and the median of "
-            f"{len(self.shuffled)} shuffled ones {float(self.shuffled.median()):.3g}. Networks of {self.size} "
+            f"{len(self.shuffled)} shuffled ones {float(self.shuffled.quantile(0.5)):.3g}. Networks of {self.size} "
             f"units drawn from fitted Gaussian populations have medians of {', '.join(parts)}."
         )
         if self.needed is None:

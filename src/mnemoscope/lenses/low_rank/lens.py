@@ -68,7 +68,7 @@ def measure_reduction(
         states = _iterate(full, project.lift(first, cell.driven(full.input)[0]), steps)
         paths = [_iterate(system, first, steps) for system in settled]
     else:
-        xs = inputs.to(full.input)
+        xs = (given.encode(inputs).detach() if isinstance(given, Model) else inputs).to(full.input)
         states = _with_initial(cell, xs)
         paths = [_with_initial(system.frozen(torch.float64), xs)[..., : exact.rank] for system in (exact, mean)]
     latents = project(states)

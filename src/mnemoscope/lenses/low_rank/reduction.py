@@ -25,8 +25,9 @@ def reduce_network(
     `kappa = N^T r / N` follows such a map. A stable fixed point of the cell is one of the network, and the reverse.
 
     Args:
-        network: a `LeakyRNN` with a `LowRank` matrix without random part, or a `Model` of one. The cell of a model
-            outputs what the model does.
+        network: a `LeakyRNN` with a `LowRank` matrix without random part, or a `Model` of one, whose encoded inputs the
+            cell takes. In the current form, unless inputs are settled, the cell of a model outputs what the model does;
+            otherwise it outputs kappa.
         mixture: distribution of the loadings. With it, averages over units become Gaussian integrals: the mean field,
             which a network with such loadings approaches as it grows (Dubreuil et al. 2022).
         settled_inputs: let inputs act at once, as they do after a long time: v = u. The state is kappa alone, and the

@@ -42,7 +42,10 @@ def regression_axes(
     known = ~recording.activity.isnan().any(2) & ~design.isnan().any(1)  # (time, trials)
     steps = [step for step in range(len(known)) if int(known[step].sum()) > design.shape[1]]
     if not steps:
-        raise ValueError(f"No step has more trials than the {len(conditions)} conditions and a constant.")
+        raise ValueError(
+            f"No step has more trials, with all units recorded, than the {len(conditions)} conditions and a constant: "
+            f"name fewer conditions, or leave units out with recording.select(...)."
+        )
     coefficients = torch.stack([_regress(design[known[step]], recording.activity[step, known[step]]) for step in steps])
     states = recording.activity[known]
     axes = torch.linalg.svd(states - states.mean(0), full_matrices=False).Vh[:components]

@@ -17,6 +17,8 @@ from mnemoscope.lenses.selection.result import SelectionVectors
 
 REAL = 1e-9
 """An eigenvalue is real if its imaginary part is at most this share of its absolute value."""
+REST = 1e-6
+"""A point rests if q is at most this share of its squared size, or near the value that the search found."""
 
 
 @show_slow("selection vectors")
@@ -64,6 +66,7 @@ def selection_vectors(
         raise ValueError(
             f"There are {dynamics.input.shape[1]} inputs, but {len(features)} names: features takes one for each."
         )
+    _check_rest(dynamics, fixed_points)
     modes = fixed_points.growth.abs().argmin(1)
     rows = torch.arange(len(fixed_points))
     values = fixed_points.eigenvalues[rows, modes]
@@ -87,6 +90,21 @@ def selection_vectors(
         continuous=fixed_points.continuous,
         features=tuple(features),
     )
+
+
+@torch.no_grad()
+def _check_rest(dynamics: Dynamics, fixed_points: FixedPoints) -> None:
+    """Raise if the points move more than they did where they were found: at another constant input, for example."""
+    states = fixed_points.states.to(dynamics.origin)
+    if not len(states):
+        return
+    moves = (dynamics.residual(states) * dynamics.rate).square().sum(1).cpu() / 2  # as q, but in this system
+    allowed = 100 * fixed_points.q.to(moves) + REST * (1 + states.square().sum(1).cpu())
+    if bool((moves > allowed).any()):
+        raise ValueError(
+            f"{int((moves > allowed).sum())} of {len(states)} points are no fixed points of this system: pass the "
+            f"Dynamics in which they were found, with the same constant input."
+        )
 
 
 def _orientation(states: Tensor, right: Tensor, along: Tensor | None) -> Float[Tensor, " points"]:
