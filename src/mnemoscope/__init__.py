@@ -118,6 +118,7 @@ if TYPE_CHECKING:
         fisher_memory as fisher_memory,
         fit_mixture as fit_mixture,
         gradient_norms as gradient_norms,
+        import_fixed_points as import_fixed_points,
         influence as influence,
         interpolate_inputs as interpolate_inputs,
         interpolate_weights as interpolate_weights,

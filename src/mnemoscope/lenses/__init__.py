@@ -62,6 +62,7 @@ from mnemoscope.lenses.fixed_points.lens import find_fixed_points as find_fixed_
 from mnemoscope.lenses.fixed_points.matrix_free import GaussNewtonCG as GaussNewtonCG, NewtonKrylov as NewtonKrylov
 from mnemoscope.lenses.fixed_points.mixed_precision import ChordNewton as ChordNewton
 from mnemoscope.lenses.fixed_points.newton import LevenbergMarquardt as LevenbergMarquardt, Newton as Newton
+from mnemoscope.lenses.fixed_points.peer_files import import_fixed_points as import_fixed_points
 from mnemoscope.lenses.fixed_points.result import FixedPoints as FixedPoints, Starts as Starts, Status as Status
 from mnemoscope.lenses.fixed_points.starts import (
     Adaptive as Adaptive,
