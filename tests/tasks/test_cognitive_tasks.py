@@ -184,5 +184,7 @@ def test_wrong_options_of_single_tasks_are_refused():
         ParametricMemory(difference=11.0)
     with pytest.raises(ValueError, match="A pulse lasts a step or more"):
         ReadySetGo(pulse=10.0)
+    with pytest.raises(ValueError, match=r"test must be whole numbers from 0 to 3, but has \[4.0\]"):
+        DelayedMatch().grid(test=[4])
     with pytest.raises(ValueError, match="There is no condition 'coherense': choose from coherence"):
         PerceptualDecision().grid(coherense=[0.1])

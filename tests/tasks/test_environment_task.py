@@ -88,6 +88,24 @@ class Numbered(Cue):
         return 8, *super().step(action)[1:]
 
 
+class Shifted(Cue):
+    """Has the actions 1, 2 and 3."""
+
+    action_space = spaces.Discrete(3, start=1)
+
+    def step(self, action):
+        *rest, info = super().step(action - 1)
+        return *rest, {name: truth + 1 for name, truth in info.items()}
+
+
+def test_actions_may_begin_at_any_number():
+    environment = Shifted()
+    for environment.truth in (False, True):
+        trials = EnvironmentTask(environment).trials(6, seed=0, number=0)
+        last = trials.batch.targets[trials.lengths - 1, torch.arange(6)]
+        assert torch.equal(last.double(), trials.table["cue"].values)
+
+
 def test_rewards_decide_which_action_is_right_and_only_where_they_differ():
     task = EnvironmentTask(Cue())
     trials = task.trials(20, seed=0, number=0)

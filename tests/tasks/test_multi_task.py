@@ -131,6 +131,9 @@ def test_the_grid_shows_every_task_at_eight_angles_with_both_choices():
         assert set(answered[~answered.isnan()].tolist()) <= {*angles}
         assert len(answered[~answered.isnan()].unique()) == 8
     assert len(MultiTask(rules="DMS", locations=4).grid(angle=[0.0]).table) == 2
+    for wrong in ({"rule": [20]}, {"choice": [0.5]}):
+        with pytest.raises(ValueError, match="must be whole numbers from 0 to"):
+            CLEAN.grid(**wrong)
 
 
 def test_spans_set_the_delay_of_tasks_that_have_one():

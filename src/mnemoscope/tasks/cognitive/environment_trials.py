@@ -18,7 +18,7 @@ class EnvironmentTrial:
     observations: np.ndarray
     """Flat observations (time, features)."""
     answers: np.ndarray
-    """The right action of every step."""
+    """The right action of every step; among a number of choices, the first one is 0."""
     counted: np.ndarray
     """Whether a step has a right action."""
     conditions: dict[str, float | str] = field(default_factory=dict)
@@ -42,7 +42,7 @@ def record_trial(environment: Any, seed: int, longest: int) -> EnvironmentTrial:
     starts, ends = (dict(getattr(trial_based, name, None) or {}) for name in ("start_ind", "end_ind"))
     return EnvironmentTrial(
         np.array(trial_based.ob, dtype=np.float32).reshape(steps, -1),
-        np.array(trial_based.gt),
+        np.array(trial_based.gt) - _first_action(environment),
         np.ones(steps, dtype=bool),
         _plain(conditions if isinstance(conditions, Mapping) else {}),
         {name: (min(start, steps), min(max(ends[name], start), steps)) for name, start in starts.items()},
@@ -59,7 +59,7 @@ def record_episode(environment: Any, seed: int, longest: int) -> EnvironmentTria
         answer = _right_action(environment)
         answers.append(0 if answer is None else answer)
         counted.append(answer is not None)
-        observation, _, terminated, truncated, _ = environment.step(answers[-1])
+        observation, _, terminated, truncated, _ = environment.step(answers[-1] + _first_action(environment))
         if terminated or truncated:
             break
     else:
@@ -77,8 +77,8 @@ def record_episode(environment: Any, seed: int, longest: int) -> EnvironmentTria
 
 def _right_action(environment: Any) -> int | None:
     """Return the ground truth of this step, or the action with the highest reward; None if there is no such action."""
-    rewards = []
-    for action in range(environment.action_space.n):
+    rewards, first = [], _first_action(environment)
+    for action in range(first, first + int(environment.action_space.n)):
         try:
             copy = deepcopy(environment)
         except Exception as error:
@@ -88,9 +88,14 @@ def _right_action(environment: Any) -> int | None:
             ) from error
         _, reward, _, _, info = copy.step(action)
         if "gt" in info:
-            return int(info["gt"])
+            return int(info["gt"]) - first
         rewards.append(float(reward))
     return int(np.argmax(rewards)) if max(rewards) > min(rewards) else None
+
+
+def _first_action(environment: Any) -> int:
+    """Return the number of the first of several choices; 0 if actions are vectors."""
+    return int(getattr(environment.action_space, "start", 0))
 
 
 def _flat(environment: Any, observation: Any) -> np.ndarray:

@@ -15,7 +15,7 @@ from mnemoscope.base.array_types import Bool, Float, Int
 from mnemoscope.base.validation import check_whole
 from mnemoscope.tasks.cognitive.response_task import GRACE, TIME_CONSTANT, last_counted
 from mnemoscope.tasks.cognitive.timeline import Timeline
-from mnemoscope.tasks.cognitive.trial_task import Conditions, TrialTask
+from mnemoscope.tasks.cognitive.trial_task import Conditions, TrialTask, check_numbered
 from mnemoscope.tasks.cognitive.yang_conditions import (
     CATEGORY_ANGLES,
     STRENGTHS,
@@ -118,6 +118,8 @@ class MultiTask(TrialTask):
         return {"rule": find_rules(self.rules), "angle": angles, "choice": [0.0, 1.0]}
 
     def combine(self, combinations: Mapping[str, Float[Tensor, " combinations"]]) -> Conditions:
+        check_numbered(len(RULES), rule=combinations["rule"])
+        check_numbered(2, choice=combinations["choice"])
         return grid_conditions(combinations)
 
     def draw(self, trials: int, generator: torch.Generator) -> Conditions:

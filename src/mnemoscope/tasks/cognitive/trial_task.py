@@ -204,6 +204,13 @@ def check_positive(**numbers: float) -> None:
             raise ValueError(f"{name} must be positive, but is {number:g}.")
 
 
+def check_numbered(count: int, **values: Float[Tensor, " trials"]) -> None:
+    """Raise unless all values are whole numbers from 0 to `count - 1`; the error names the condition."""
+    for name, column in values.items():
+        if not bool(((column == column.floor()) & (column >= 0) & (column < count)).all()):
+            raise ValueError(f"{name} must be whole numbers from 0 to {count - 1}, but has {column.unique().tolist()}.")
+
+
 def read_numbers(name: str, text: str) -> list[float]:
     """Return the different positive numbers of an option such as "0.05 0.15 0.5", which must rise.
 

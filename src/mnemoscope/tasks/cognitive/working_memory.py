@@ -15,7 +15,7 @@ from mnemoscope.base.array_types import Float
 from mnemoscope.base.validation import check_whole
 from mnemoscope.tasks.cognitive.response_task import ResponseTask
 from mnemoscope.tasks.cognitive.timeline import Timeline
-from mnemoscope.tasks.cognitive.trial_task import Conditions, check_positive, choose
+from mnemoscope.tasks.cognitive.trial_task import Conditions, check_numbered, check_positive, choose
 from mnemoscope.tasks.task import Batch
 
 
@@ -123,6 +123,10 @@ class DelayedMatch(ResponseTask):
 
     def levels(self) -> dict[str, Sequence[float]]:
         return {"sample": range(self.objects), "test": range(self.objects)}
+
+    def combine(self, combinations: Mapping[str, Float[Tensor, " combinations"]]) -> Conditions:
+        check_numbered(self.objects, **combinations)
+        return combinations
 
     def draw(self, trials: int, generator: torch.Generator) -> Conditions:
         sample = torch.randint(self.objects, (trials,), generator=generator)
