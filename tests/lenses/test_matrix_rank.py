@@ -84,6 +84,7 @@ def test_a_score_may_be_any_function(planted):
         (lambda: ms.measure_rank(Elman(1, 3), score=len, by="inputs"), "needs inputs"),
         (lambda: ms.measure_rank(Elman(1, 3), score=len, ranks=[4]), "from 0 to 3"),
         (lambda: ms.measure_rank(Elman(1, 3), score=len, initial=torch.zeros(2, 2)), r"\(3, 3\)"),
+        (lambda: ms.measure_rank(torch.nn.RNN(1, 2), score=lambda net: 0.0, by="input"), 'by must be "weights"'),
     ],
 )
 def test_bad_arguments_are_refused(make, message):

@@ -87,6 +87,11 @@ def test_wrong_shapes_are_refused(recording):
         ms.Recording.from_trials(torch.zeros(3, 5, 2), inputs=torch.zeros(3, 4, 1))
     with pytest.raises(ValueError, match="trials, time, units"):
         ms.Recording.from_trials(torch.zeros(5, 3))
+    with pytest.raises(ValueError, match='units must be "state" or "output", but is \'states\''):
+        ms.record_activity(torch.nn.GRU(1, 2), torch.zeros(3, 1, 1), units="states")
+    empty = ms.TrialTable.of({"choice": [torch.nan, torch.nan]})
+    with pytest.raises(ValueError, match="No trial has a value of each of the conditions choice"):
+        ms.Recording(torch.zeros(3, 2, 1), empty).average("choice")
 
 
 # --- data of neurons ------------------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal
 
 import torch
 from torch import Tensor
@@ -28,7 +27,7 @@ def measure_rank(
     mask: Tensor | None = None,
     ranks: Sequence[int] | None = None,
     initial: Float[Tensor, "size size"] | None = None,
-    by: Literal["weights", "inputs"] = "weights",
+    by: str = "weights",
     controls: int = 3,
     seed: int = 0,
 ) -> RankScores:
@@ -60,6 +59,8 @@ def measure_rank(
     2
 
     """
+    if by not in ("weights", "inputs"):
+        raise ValueError(f'by must be "weights" or "inputs", but is {by!r}.')
     measure, name = score_on_trials(inputs, targets, score, readout=readout, mask=mask)
     cell = matrix_cell(network)
     W = cell.connectivity().detach().double().cpu()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
@@ -21,7 +19,7 @@ def record_activity(
     inputs: Tensor | PackedSequence,
     table: TrialTable | None = None,
     *,
-    units: Literal["state", "output"] = "state",
+    units: str = "state",
     lengths: Lengths | None = None,
 ) -> Recording:
     """Run a network over trials, and keep the activity of its units with the conditions of the trials.
@@ -40,6 +38,8 @@ def record_activity(
     '8 units in 4 trials of 10 steps.'
 
     """
+    if units not in ("state", "output"):
+        raise ValueError(f'units must be "state" or "output", but is {units!r}.')
     cell = network.cell if isinstance(network, Model) else as_cell(network)
     given = read_inputs(inputs, batch_first=cell.batch_first, lengths=lengths)
     xs = network.encode(given.xs) if isinstance(network, Model) else given.xs

@@ -243,6 +243,8 @@ class Recording(Result):
         NaN does not count in a mean. Epochs are kept where they are the same in all trials of every combination.
         """
         groups = self.table.groups(*conditions) if conditions else {"": torch.arange(self.trials)}
+        if not groups:
+            raise ValueError(f"No trial has a value of each of the conditions {', '.join(conditions)}.")
         first = torch.stack([members[0] for members in groups.values()])
         epochs = tuple(
             epoch
