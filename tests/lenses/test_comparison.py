@@ -146,6 +146,14 @@ def test_geometry_ignores_rotations_and_finds_unrelated_activity_within_the_null
     assert float(euclidean.distances[0, 1]) == pytest.approx(2 * math.sin(float(found.distances[0, 2]) / 2))
 
 
+def test_a_trial_without_any_step_changes_nothing():
+    full = normal(12, 4, 2)
+    empty = torch.cat([full, torch.full((12, 1, 2), torch.nan)], 1)
+    found = ms.compare([full, empty], draws=0, starts=0)
+    assert found.delays == ms.compare([full, full], draws=0, starts=0).delays
+    assert float(found.distances[0, 1]) < 1e-6
+
+
 def test_geometry_needs_the_same_steps_and_trials():
     with pytest.raises(ValueError, match="same steps of the same trials"):
         ms.compare([normal(10, 3, 2), normal(10, 4, 2)], method="cka")
@@ -302,6 +310,9 @@ def test_networks_arrays_and_recordings_of_other_sizes_can_be_compared():
         ([torch.tensor([[[1.0, torch.nan]]] * 5)] * 2, {}, "units that are missing"),
         ([torch.tensor([[[1.0]], [[torch.nan]], [[1.0]]])] * 2, {}, "gaps"),
         ([torch.full((5, 1, 1), torch.inf)] * 2, {}, "infinite"),
+        ([normal(9, 3, 2)] * 2, {"delays": 2, "rank": 5}, "rank=5 exceeds 4"),
+        ([normal(9, 3, 2)] * 2, {"names": ["a", "a"]}, "a name of its own"),
+        ([normal(9, 3, 2), torch.full((9, 3, 2), torch.nan)], {}, "System 1 has no activity"),
     ],
 )
 def test_unsuitable_systems_are_refused_with_a_remedy(systems, options, message):

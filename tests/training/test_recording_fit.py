@@ -77,6 +77,17 @@ def test_a_network_is_fitted_to_trials_of_different_lengths_with_missing_units(u
     assert fit.free > fit.persistence
 
 
+@SLOW
+def test_the_fixed_points_of_an_easy_fit_are_those_of_the_planted_system():
+    recording, directions = bistable(noise=0.05)
+    fit = ms.fit_network(recording, hidden_size=3, updates=300, learning_rate=0.03, progress=False)
+    points = ms.find_fixed_points(fit.model.cell)
+    variable = (fit.model.readout(points.states.double()).detach() - 3) @ directions / directions.square().sum()
+    by_kind = sorted(zip(points.kind, variable.tolist(), strict=True))
+    assert [kind for kind, _ in by_kind] == ["saddle", "stable", "stable"]
+    assert [value for _, value in by_kind] == pytest.approx([0, -1, 1], abs=0.3)
+
+
 def test_networks_without_inputs_and_other_cells_are_fitted(capsys):
     recording, _ = bistable(trials=5, time=6, units=3)
     plain = ms.Recording(recording.activity)

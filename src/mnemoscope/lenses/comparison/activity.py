@@ -73,6 +73,8 @@ def _with_inputs(activity: Tensor, inputs: Any) -> Recording:
 
 def _checked(recording: Recording, name: str) -> Recording:
     present = recording.present
+    if not bool(present.any()):
+        raise ValueError(f"{name} has no activity: all its numbers are NaN.")
     if bool((recording.activity.isnan().any(2) & present).any()):
         raise ValueError(
             f"{name} has units that are missing in some steps or trials. Leave these units or trials out: a comparison "

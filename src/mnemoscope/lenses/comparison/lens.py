@@ -99,6 +99,8 @@ def compare(
     scored = score or SCORES[method][0]
     kind = null or NULLS[method]
     _check(method, scored, kind, interval, starts, draws, ridge)
+    if names is not None and len(set(names)) < len(names):
+        raise ValueError(f"Every system needs a name of its own, but the names are {', '.join(map(str, names))}.")
     labels = _labels("names", names, len(systems)) or tuple(str(number) for number in range(len(systems)))
     facts: dict[str, Any] = {"groups": _labels("groups", groups, len(systems)), "method": method, "score": scored}
     if method == "topology":
@@ -155,7 +157,8 @@ def _method(
     if method in GEOMETRIES:
         _check_correspondence(recordings)
         return Geometry(GEOMETRIES[method], score), {}
-    shortest = int(min(lengths_of(recording).min() for recording in recordings))
+    lengths = torch.cat([lengths_of(recording) for recording in recordings])
+    shortest = int(lengths[lengths > 0].min())  # a trial without any step has none to embed
     if method == "input-dsa" and any(recording.inputs is None for recording in recordings):
         raise ValueError("InputDSA needs the inputs of every system: pass inputs=..., one for all or a list.")
     delays = default_delays(shortest) if delays is None else delays
@@ -163,6 +166,9 @@ def _method(
     embeddings = [principal_embedding(recording.activity, delays, interval) for recording in recordings]
     rank = default_rank(embeddings) if rank is None else rank
     check_whole(1, rank=rank)
+    largest = delays * max(recording.size for recording in recordings)
+    if rank > largest:
+        raise ValueError(f"rank={rank} exceeds {largest}, the number of delays times that of the units: lower it.")
     variance = torch.stack([each.variance[min(rank, len(each.variance)) - 1] for each in embeddings])
     if method == "input-dsa":
         return InputDriven(delays, rank, ridge, score), {"delays": delays, "rank": rank}

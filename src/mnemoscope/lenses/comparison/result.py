@@ -204,13 +204,14 @@ def _sentences_on_verdicts(result: Comparison) -> Iterator[str]:
     if 0 < draws < FEWEST:
         yield f"{draws} draws are too few for a share of {LEVEL}: draw {FEWEST} or more."
     counts = Counter(result.verdicts.values())
+    parts_of_one = "two searches" if result.method == "topology" else "halves"
     meanings = {
-        "same": "same (closer than surrogates, no further apart than halves of one system)",
-        "related": "related (closer than surrogates, but further apart than halves)",
-        "unrelated": "unrelated (further apart than halves, no closer than surrogates)",
+        "same": f"same (closer than surrogates, no further apart than {parts_of_one} of one system)",
+        "related": f"related (closer than surrogates, but further apart than {parts_of_one} of one)",
+        "unrelated": f"unrelated (further apart than {parts_of_one} of one, no closer than surrogates)",
         "similar": "similar (closer than surrogates)",
-        "different": "different (further apart than halves of one system)",
-        "undecided": "undecided (within the null distribution, and no further apart than halves)",
+        "different": f"different (further apart than {parts_of_one} of one system)",
+        "undecided": "undecided (neither a similarity nor a difference is shown)",
     }
     parts = [f"{counts[verdict]} {meaning}" for verdict, meaning in meanings.items() if counts[verdict]]
     yield f"Of {sum(counts.values())} pair{'s' * (sum(counts.values()) > 1)}: {', '.join(parts)}."
