@@ -31,7 +31,7 @@ class LeakyRNN(LeakyUnits):
         form: "current" or "rate", as above.
         bias: whether there is a bias `b`, which starts at 0.
 
-    The entries of B start ~ N(0, 1).
+    The entries of B start ~ N(0, 1), as in the code of Dubreuil et al. 2022.
 
     >>> cell = LeakyRNN(2, 100)
     >>> cell(torch.zeros(4, 2), cell.initial_state(4)).shape

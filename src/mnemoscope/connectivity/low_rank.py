@@ -20,7 +20,8 @@ class LowRank(Connectivity):
 
     Args:
         size: rows and columns.
-        rank: columns R of M and N. They start ~ N(0, 1), independent of each other.
+        rank: columns R of M and N. They start ~ N(0, 1), independent of each other, as in the code of
+            Dubreuil et al. 2022.
         gain: g; the entries of the random part are N(0, g^2 / size). 0 for no random part.
 
     >>> torch.linalg.matrix_rank(LowRank(20, rank=2)()).item()

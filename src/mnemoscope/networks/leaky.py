@@ -20,9 +20,9 @@ def low_rank(
 ) -> LeakyRNN:
     """Return a low-rank network: leaky units whose matrix is `M N^T / N` of rank R (Mastrogiuseppe & Ostojic 2018).
 
-    M, N and the input vectors start ~ N(0, 1), independent of each other, and leak = dt / tau is 20 ms / 100 ms
-    (Dubreuil et al. 2022). `gain` adds a fixed random part of spectral radius about `gain`. `LeakyRNN.from_loadings`
-    builds a network whose vectors are drawn from a mixture of Gaussian populations.
+    M, N and the input vectors start ~ N(0, 1), independent of each other, as in the code of Dubreuil et al. 2022, and
+    leak = dt / tau is 20 ms / 100 ms by default. `gain` adds a fixed random part of spectral radius about `gain`.
+    `LeakyRNN.from_loadings` builds a network whose vectors are drawn from a mixture of Gaussian populations.
 
     >>> low_rank(2, 100, rank=2).connectivity
     LowRank(100, rank=2)

@@ -41,7 +41,8 @@ class MultiTask(TrialTask):
 
     Inputs are a fixation cue, two rings of 32 units that show stimuli of two modalities, and an input for each rule.
     Outputs are fixation and a ring of 32 units, which shows the response. A batch mixes trials of all chosen `rules`,
-    a list of names with commas such as "Dly Go, DMS", or "all"; the original has one task in each batch.
+    a list of names with commas such as "Dly Go, DMS", or "all"; the original has one task in each batch. The response
+    lasts 500 ms in all tasks; in the authors' code, that of DMC and DNMC lasts 200, 400 or 600 ms.
 
     The loss is the squared error with the original weights: 5 for the response, 2 for the fixation output, none in the
     first 100 ms of a trial and of the response. A trial is right if, at its end, the fixation output is below 0.5 and
