@@ -112,7 +112,7 @@ class Comparison(Result):
         - "same": more similar than surrogates, and no further apart than halves of one system;
         - "related": more similar than surrogates, and yet different;
         - "unrelated": different, and no more similar than surrogates;
-        - "similar" or "different": only this was tested, and is shown;
+        - "similar" or "different": only this was tested, with surrogates enough, and is shown;
         - "undecided": neither is shown.
         """
         similar, overlap = self.p_similar, self.overlap
@@ -120,7 +120,8 @@ class Comparison(Result):
         differ = self._differ(first, second)
         if alike:
             return "similar" if overlap is None else "related" if differ else "same"
-        return "undecided" if not differ else "different" if similar is None else "unrelated"
+        tested = self.null is not None and len(self.null) >= FEWEST  # fewer can show no similarity
+        return "undecided" if not differ else "unrelated" if tested else "different"
 
     def _differ(self, first: int, second: int) -> bool:
         if self.within is None or self.between is None:
