@@ -224,3 +224,18 @@ def test_without_pynwb_the_error_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "pynwb", None)
     with pytest.raises(ImportError, match=r"pip install 'mnemoscope\[nwb\]'"):
         ms.Recording.from_nwb("data.nwb", step=20)
+
+
+@pytest.mark.parametrize(
+    ("starts", "stops", "options", "message"),
+    [
+        ([0.0], [1.0], {"step": 0}, "must be positive"),
+        ([0.0, 1.0], [1.0], {"step": 50}, "a start and a stop"),
+        ([], [], {"step": 50}, "a start and a stop"),
+        ([0.0, torch.nan], [1.0, 2.0], {"step": 50}, "is NaN"),
+        ([0.0], [1.0], {"step": 50, "observed": [[[0, 1]]]}, "2 units, but the observed intervals of 1"),
+    ],
+)
+def test_spikes_need_trials_bins_and_intervals_of_every_unit(starts, stops, options, message):
+    with pytest.raises(ValueError, match=message):
+        ms.Recording.from_spikes([[0.1, 0.2], [0.3]], starts, stops, **options)

@@ -15,7 +15,7 @@ from mnemoscope.base.array_types import Float
 def bin_spikes(
     spike_times: Sequence[Any],
     starts: Float[Tensor, " trials"],
-    stops: Float[Tensor, " trials"],
+    stops: Float[Tensor, " ends"],
     step: float,
     intervals: Sequence[Any] | None = None,
 ) -> Float[Tensor, "time trials units"]:
@@ -32,6 +32,14 @@ def bin_spikes(
         intervals: for each unit the intervals (number, 2) in seconds in which it was observed, or None for always.
 
     """
+    if not step > 0:
+        raise ValueError(f"The width of a bin must be positive, but is {step:g} s.")
+    if len(starts) != len(stops) or not len(starts):
+        raise ValueError(f"Every trial needs a start and a stop, but there are {len(starts)} and {len(stops)}.")
+    if bool((starts.isnan() | stops.isnan()).any()):
+        raise ValueError("A start or a stop is NaN: leave these trials out.")
+    if intervals is not None and len(intervals) != len(spike_times):
+        raise ValueError(f"There are {len(spike_times)} units, but the observed intervals of {len(intervals)}.")
     lengths = torch.floor((stops - starts) / step + 1e-6).long()  # whole bins, in spite of rounding
     if int(lengths.min()) < 1:
         raise ValueError(
