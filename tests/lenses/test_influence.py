@@ -293,11 +293,15 @@ def test_a_network_without_affine_layers_is_refused():
 def test_the_page_states_what_was_measured():
     root = Path(__file__).parent.parent.parent
     page = " ".join((root / "docs" / "influence.md").read_text().split())
-    ours, peer = (
-        json.loads((root / "benchmarks" / "results" / f"influence_{name}.json").read_text()) for name in ("cpu", "peer")
+    ours, lens, peer = (
+        json.loads((root / "benchmarks" / "results" / f"influence_{name}.json").read_text())
+        for name in ("cpu", "cpu_lens", "peer")
     )
     seconds = [row["seconds"] for row in ours["rows"]]
     assert f"takes {min(seconds):.1f} to {max(seconds):.1f} s on two cores" in page
+    whole = [row["seconds"] for row in lens["rows"]]
+    assert f"takes {min(whole):.1f} to {max(whole):.1f} s for the six families" in page
+    assert len(whole) == 6
     assert f"at most {max(row['error'] for row in ours['rows']):.0e} of the largest read" in page
     mine, theirs, kept = (row["error"] for row in peer["rows"] if row["model"].startswith("Gated"))
     assert f"are off by {theirs:.0%} of their norm, those of `value_paths` by {mine:.0e} in float32" in page

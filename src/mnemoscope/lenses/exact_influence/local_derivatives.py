@@ -85,8 +85,8 @@ class LocalDerivatives:
         if sketch is None:
             S, values = layer.start, layer.parts.values
         else:
-            flat = sketch.transpose(1, 2).flatten(2).to(layer.start.dtype)  # (heads, values, directions columns)
-            S = layer.start @ flat
+            flat = sketch.transpose(1, 2).flatten(2)  # (heads, values, directions columns)
+            S = layer.start @ flat.to(layer.start.dtype)
             values = (layer.parts.values.unsqueeze(-2) @ flat.to(layer.parts.values.dtype)).squeeze(-2)
         states = torch.empty(len(values) + 1, *S.shape, dtype=S.dtype, device=S.device)
         states[0] = S
