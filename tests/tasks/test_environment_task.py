@@ -123,10 +123,10 @@ def test_rewards_decide_which_action_is_right_and_only_where_they_differ():
 
 
 def test_ground_truth_in_the_info_counts_at_every_step():
-    class Told(Cue):
+    class WithGroundTruth(Cue):
         truth = True
 
-    batch = EnvironmentTask(Told()).batch(5, seed=0, number=0)
+    batch = EnvironmentTask(WithGroundTruth()).batch(5, seed=0, number=0)
     assert int(batch.mask.sum()) > 5
 
 

@@ -83,7 +83,7 @@ class DemixedComponents(Result):
         if self.steps[0] < self.steps[1]:
             text += f" Only {self.steps[0]} of {self.steps[1]} steps have enough trials of every combination."
         if self.agreement is not None and self.signal_shares is None:
-            text += " Two halves of the trials have no variance in common that could be told from noise."
+            text += " Two halves of the trials share no more variance than noise would give."
         if self.probabilities is None:
             needed = "each combination needs two trials of each unit, recorded with the same other units to their end"
             reason = needed if self.agreement is None else "no shuffles were asked for"

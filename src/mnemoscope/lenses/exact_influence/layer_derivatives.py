@@ -14,6 +14,7 @@ input features and p columns of random signs w for the values, the mean of `|r^T
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from math import sqrt
 from typing import NamedTuple
@@ -111,7 +112,7 @@ def _directions(
         yield directions, random_signs(heads, len(some), values, columns) / sqrt(columns) if columns else None
 
 
-class _Carried:
+class _Carried(ABC):
     """The part of the squared derivatives that comes from the states after the first steps of each input."""
 
     def __init__(self, layer: AffineLayer, local: LocalDerivatives) -> None:
@@ -119,13 +120,13 @@ class _Carried:
         self.late = local.window - 1
         self.readers = Readers(layer.parts, layer.start.dtype)
 
+    @abstractmethod
     def add(self, W: Inexact[Tensor, "time batch heads keys directions _"], sketch: Sketch) -> None:
         """Add the derivatives W of some directions."""
-        raise NotImplementedError
 
+    @abstractmethod
     def energies(self) -> Float[Tensor, "batch time states"]:
         """Return the squared derivatives of the reads by the inputs to which the states after each step belong."""
-        raise NotImplementedError
 
     def empty(self) -> tuple[Tensor, Tensor]:
         """Return zeros for all pairs of steps in whole chunks, and a view of the pairs inside of each chunk."""

@@ -71,6 +71,6 @@ class PrincipalComponents(Result):
                 f"{self.signal_share:.0%} of the variance is signal."
             )
         if self.signal_share is not None:
-            return f"{text}. Trials of the same conditions share no variance that could be told from noise."
+            return f"{text}. Trials of the same conditions share no more variance than noise would give."
         reason = f"a combination has {self.fewest} trials" if self.fewest < 4 else "some trials lack units"
         return f"{text}, raised by any noise in the averages: it is not corrected, since {reason}."
