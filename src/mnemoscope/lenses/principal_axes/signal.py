@@ -89,7 +89,7 @@ def signal_shares(
 
 def jackknife_interval(estimate: float, without_one: Float[Tensor, " groups"]) -> tuple[float, float] | None:
     """Return the 95% interval from the estimates without each group of trials, by Student's t; None if one is NaN."""
-    from scipy.special import stdtrit  # a quarter of the time that scipy.stats takes to import
+    from scipy.special import stdtrit  # scipy.stats takes longer to import
 
     groups = len(without_one)
     spread = (groups - 1) / groups * (without_one - without_one.mean()).square().sum().item()
