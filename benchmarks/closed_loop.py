@@ -1,7 +1,7 @@
 """Repetition loops of character models that read their own text, as limit cycles with their basins.
 
     python benchmarks/closed_loop.py --network lstm --keep
-    python benchmarks/closed_loop.py --network gated-deltanet --device cuda --keep
+    python benchmarks/closed_loop.py --network rwkv7 --device cuda --analyse cuda --seeds 1 --patience 4 --keep
     python benchmarks/closed_loop.py --table --keep
 
 A network learns the Penn Treebank by characters (`MNEMOSCOPE_DATA` names the folder with its files). Prompts are pieces
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,12 +34,14 @@ NETWORKS: dict[str, dict[str, Any]] = {
     "lstm": {},
     "gated-deltanet": {"cell": "blocks", "cell_options": {"family": "gated-deltanet", "depth": 2, "heads": 8}},
     "mamba2": {"cell": "blocks", "cell_options": {"family": "mamba2", "depth": 2, "heads": 8, "state_size": 16}},
+    "rwkv7": {"cell": "blocks", "cell_options": {"family": "rwkv7", "depth": 2, "heads": 8}},
+    "gla": {"cell": "blocks", "cell_options": {"family": "gla", "depth": 2, "heads": 8}},
 }
 """Changes of the preset `ptb`, an LSTM of 128 units."""
 PROMPT, PROMPTS = 100, 200
 """Characters of a prompt, and number of prompts."""
 STEPS, MAX_PERIOD = 2000, 256
-TEMPERATURES = (0.1, 0.3, 1.0)
+TEMPERATURES = (0.0, 0.1, 0.3, 1.0)
 LISTED = 5
 """Loops of each network that are written down."""
 SHOWN = 0.05
@@ -83,6 +86,7 @@ def row_of(loops: ms.Loops, seconds: float) -> dict[str, Any]:
     return {
         "temperature": loops.temperature,
         "prompts": loops.prompts,
+        "characters": loops.steps,
         "settled": loops.settled,
         "repeating": int(loops.repeating.sum()),
         "loops": len(loops),
@@ -109,15 +113,15 @@ def row_of(loops: ms.Loops, seconds: float) -> dict[str, Any]:
 
 
 def measure(
-    network: str, seed: int, device: str, steps: int, prompts: int, tokens: int, patience: int
-) -> list[dict[str, Any]]:
-    """Train one network, and return its rows."""
+    network: str, seed: int, device: str, analyse: str, steps: int, prompts: int, tokens: int, patience: int
+) -> Iterator[dict[str, Any]]:
+    """Train one network, and yield a row for each temperature."""
     run = ms.train(config_of(network, seed, device, steps), progress=False)
     model, task, _ = load_model(run.folder)
-    model = model.cpu()
+    model = model.to(analyse)
     assert isinstance(task, PennTreebank)
-    given, rows, longest = prompts_of(task, prompts), [], min(MAX_PERIOD, tokens // 4)
-    for temperature in (0.0, *TEMPERATURES):
+    given, longest = prompts_of(task, prompts), min(MAX_PERIOD, tokens // 4)
+    for temperature in TEMPERATURES:
         before = time.perf_counter()
         loops = ms.find_loops(
             model,
@@ -129,9 +133,8 @@ def measure(
             patience=patience,
         )
         row = row_of(loops, time.perf_counter() - before)
-        rows.append({"network": network, "seed": seed, "bpc": run.scores["bpc"], **row})
         print(f"{network}, seed {seed}, {run.scores['bpc']:.3f} bits per character: {loops.summary()}", flush=True)
-    return rows
+        yield {"network": network, "seed": seed, "bpc": run.scores["bpc"], **row}
 
 
 def table(results: Path) -> str:
@@ -145,8 +148,10 @@ def table(results: Path) -> str:
                     _empty_row(row)
                 ]
         for seed in dict.fromkeys(row["seed"] for row in rows):
-            shares = [f"{row['settled']:.1%}, {row['loops']}" for row in rows if row["seed"] == seed]
-            settled.append(f"| {path.stem[12:]}, seed {seed} | {' | '.join(shares)} |")
+            alike = [row for row in rows if row["seed"] == seed]
+            shares = {row["temperature"]: f"{row['settled']:.1%}, {row['loops']}" for row in alike}
+            cells = (shares.get(temperature, "not measured") for temperature in TEMPERATURES)
+            settled.append(f"| {path.stem[12:]}, seed {seed} | {' | '.join(cells)} |")
     return "\n".join([*loops, "", *settled, ""])
 
 
@@ -175,6 +180,7 @@ def main() -> None:
     parser = option_parser(__doc__)
     parser.add_argument("--network", choices=NETWORKS, default="lstm")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where to train")
+    parser.add_argument("--analyse", choices=("cpu", "cuda"), default="cpu", help="where to generate, in float64")
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--steps", type=int, default=PRESETS["ptb"].steps, help="steps of training")
     parser.add_argument("--prompts", type=int, default=PROMPTS)
@@ -190,8 +196,9 @@ def main() -> None:
     rows: list[dict[str, Any]] = []
     sizes = (options.steps, options.prompts, options.tokens, options.patience)
     for seed in range(options.seeds):
-        rows += measure(options.network, seed, options.device, *sizes)
-        write_json(folder(options.keep) / f"closed_loop_{options.network}.json", rows=rows)
+        for row in measure(options.network, seed, options.device, options.analyse, *sizes):
+            rows.append(row)
+            write_json(folder(options.keep) / f"closed_loop_{options.network}.json", rows=rows)
 
 
 if __name__ == "__main__":
