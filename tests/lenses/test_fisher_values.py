@@ -10,7 +10,8 @@ from torch import nn
 
 import mnemoscope as ms
 from mnemoscope.cells import Block, Stack, affine_layers
-from mnemoscope.cells.affine import LRU, AffineCell, DeltaNet, Parts
+from mnemoscope.cells.affine import LRU, RWKV7, AffineCell, DeltaNet, DeltaProduct, Parts
+from mnemoscope.lenses.fisher.written_signals import signals_by_covariance, signals_by_factor
 from tests.cells.test_affine_cells import CELLS
 from tests.planted_affine import Planted
 from tests.slow import representatives
@@ -68,6 +69,48 @@ def test_the_memory_matrix_is_that_of_the_covariance(name):
     assert (memory.total <= (1 + 1e-12) * memory.bound).all()
     assert memory.error < 1e-12
     assert memory.heads == cell.heads
+
+
+@pytest.mark.parametrize("family", [RWKV7, DeltaProduct])
+def test_rank_two_updates_of_the_covariance_agree_with_the_factor_advanced_by_itself(family):
+    torch.manual_seed(0)
+    layer = affine_layers(family(3, 24, heads=2).double(), random(200, 1, 3))[0].precise()
+    fast, slow = signals_by_covariance(layer), signals_by_factor(layer)
+    torch.testing.assert_close(fast.traces @ fast.traces.mT, slow.traces @ slow.traces.mT, rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(fast.factor, slow.factor, rtol=1e-10, atol=1e-12)
+    assert 0 < fast.error < 1e-12
+
+
+def test_micro_steps_without_erasure_are_diagonal():
+    """The decay acts before the first of the two writes of a token, so that both are whole at their token."""
+    k = torch.eye(2, dtype=torch.float64).expand(1, 1, 2, 2).movedim(-2, 1)  # (tokens, micro, heads, keys)
+    g = torch.tensor([log(0.5), 0.0], dtype=torch.float64)[None, :, None, None]
+    cell = Planted(Parts(k[:, 0], k, torch.ones(1, 2, 1, 1).double(), g, None, None, 2))
+    memory = ms.fisher_memory(cell, along=torch.zeros(3, 1, 1).double())
+    noise = 1 + 0.25 + 0.25**2
+    torch.testing.assert_close(
+        memory.curve[0, 0] * noise,
+        torch.tensor([1, 1, 1, 1, 1, 1]) * 0.25 ** torch.arange(3).double().repeat_interleave(2),
+    )
+
+
+def test_amplified_noise_is_kept_as_a_factor():
+    """`A = I + k k^T / 2` amplifies one direction, and the other one is exact only in the factor."""
+    k, other = torch.tensor([[0.6, 0.8], [0.8, -0.6]], dtype=torch.float64)
+    steps = 24
+    table = Parts(
+        *(torch.stack([k, other])[:, None] for _ in range(2)),
+        torch.ones(2, 1, 1).double(),
+        torch.zeros(2, 1, 1).double(),
+        (k.expand(2, 1, 2) / 2, k.expand(2, 1, 2)),
+    )
+    cell = Planted(table)
+    xs = (torch.arange(steps) % 2).double()[:, None, None]
+    assert signals_by_covariance(affine_layers(cell, xs)[0].precise()) is None
+    memory = ms.fisher_memory(cell, along=xs)
+    growth = 1.5 ** (2 * torch.arange(steps).double())  # of the noise and of a signal, the newest first
+    expected = torch.where(xs.flip(0).flatten() == 0, growth / growth.sum(), 1 / steps)
+    torch.testing.assert_close(memory.curve[0, 0], expected, rtol=1e-9, atol=0)
 
 
 def test_the_dense_route_agrees_where_signals_enter_a_value():

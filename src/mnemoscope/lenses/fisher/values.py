@@ -6,43 +6,29 @@ variance eps in every number. The information of the last state about a past val
     J_ss' = w_s^T C^-1 w_s',    w_s = A_T ... A_(s+1) k_s,    C = sum_s eps P_s P_s^T,    P_s = A_T ... A_(s+1),
 
 for each column, and does not depend on the values. Each of several micro-steps per input writes another value, while
-noise enters once per input. C is diagonal if the operators are, and otherwise kept as a factor S, `C = S S^T`, which
-is advanced step by step; one pass backwards then yields all w_s. This takes O(T d^3) for d keys, where the linearised
-flat state of d e numbers takes O(T (d e)^3).
+noise enters once per input. C is diagonal if the operators are; otherwise it follows by rank-two updates, and one pass
+backwards yields all w_s (`written_signals.py`). This takes O(T d^2) for d keys, where the linearised flat state of d e
+numbers takes O(T (d e)^3).
 """
 
 from __future__ import annotations
 
 from math import inf
-from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.linalg import solve_triangular
 from torch.nn.utils.rnn import PackedSequence
 
-from mnemoscope.base.array_types import Float, Inexact, Int, Num
+from mnemoscope.base.array_types import Int, Num
 from mnemoscope.cells import AffineLayer, Cell, Lengths, Model, Network, State, affine_layers, as_cell, read_inputs
-from mnemoscope.cells.affine.parts import carry_back, carry_state, transition
 from mnemoscope.cells.affine_reading import NoAffineLayerError
 from mnemoscope.lenses.fisher.matrix_system import Noise
 from mnemoscope.lenses.fisher.result import FisherMemory
-from mnemoscope.lenses.fisher.square_root import check_steps, next_factor
+from mnemoscope.lenses.fisher.square_root import check_steps
+from mnemoscope.lenses.fisher.written_signals import Signals, signals_by_covariance, signals_by_factor
 
 ROUTE = "values of an affine recurrence"
-
-
-class _Signals(NamedTuple):
-    """The signals of sequences of one length, the newest first."""
-
-    traces: Inexact[Tensor, "batch heads signals keys"]
-    """The signals in the last state, in units of its noise."""
-    information: Float[Tensor, "batch heads signals"]
-    """Information about each signal when its input has been read."""
-    factor: Float[Tensor, "batch heads keys keys"]
-    """S in units of the noise of one step."""
-    error: float
 
 
 @torch.no_grad()
@@ -133,12 +119,13 @@ def layer_along(
     return layers[layer or 0], steps
 
 
-def _signals(layer: AffineLayer) -> _Signals:
-    diagonal = layer.parts.erase is None and layer.parts.micro_steps == 1
-    return _diagonal_signals(layer) if diagonal else _dense_signals(layer)
+def _signals(layer: AffineLayer) -> Signals:
+    if layer.parts.erase is None and layer.parts.micro_steps == 1:
+        return _diagonal_signals(layer)
+    return signals_by_covariance(layer) or signals_by_factor(layer)
 
 
-def _diagonal_signals(layer: AffineLayer) -> _Signals:
+def _diagonal_signals(layer: AffineLayer) -> Signals:
     """Return the signals of diagonal operators: their products are sums of rates, and noise of keys is independent."""
     keys, g = layer.parts.keys, layer.parts.log_decays.expand_as(layer.parts.keys)
     after = torch.cat([g[1:], torch.zeros_like(g[:1])])
@@ -146,33 +133,7 @@ def _diagonal_signals(layer: AffineLayer) -> _Signals:
     scale = products.abs().square().sum(0).sqrt()  # (batch, heads, keys)
     traces = (products * keys / scale).movedim(0, 2).flip(2)
     information = keys.abs().square().sum(-1).movedim(0, 2).flip(2)
-    return _Signals(traces, information, torch.diag_embed(scale), 0.0)
-
-
-def _dense_signals(layer: AffineLayer) -> _Signals:
-    """Return the signals of any operators: forwards the factor of the noise, backwards the products."""
-    batch, heads, keys = layer.start.shape[:3]
-    S = layer.start.new_zeros(batch * heads, keys, keys)
-    for step in range(len(layer.features)):
-        S = next_factor(transition(layer.at(step)).flatten(0, 1), S, S[..., :1] * 0)[0]
-    S = S.unflatten(0, (batch, heads))
-    P = torch.eye(keys, dtype=S.dtype, device=S.device).expand_as(S)
-    covariance, signals, information = torch.zeros_like(S), [], []
-    for step in reversed(range(len(layer.features))):
-        covariance = covariance + P @ P.mT
-        pieces = layer.at(step).each()
-        for number in reversed(range(len(pieces))):
-            key = pieces[number].keys.unsqueeze(-1)
-            signals.append(P @ key)
-            for later in pieces[number + 1 :]:
-                key = carry_state(later, key)
-            information.append(key.square().sum((-2, -1)))
-            P = carry_back(pieces[number], P)
-    half = solve_triangular(S, covariance, upper=False)
-    residual = solve_triangular(S, half.mT, upper=False)
-    residual.diagonal(dim1=-2, dim2=-1).sub_(1)
-    traces = solve_triangular(S, torch.cat(signals, -1), upper=False).mT
-    return _Signals(traces, torch.stack(information, -1), S, float(residual.abs().max()))
+    return Signals(traces, information, torch.diag_embed(scale), 0.0)
 
 
 def _variance(noise: Noise) -> float:
