@@ -161,6 +161,7 @@ if TYPE_CHECKING:
     from mnemoscope.training import (
         NetworkFit as NetworkFit,
         TrainResult as TrainResult,
+        fine_tune as fine_tune,
         fit_network as fit_network,
         fit_readout as fit_readout,
         train as train,

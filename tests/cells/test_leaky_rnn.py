@@ -52,6 +52,24 @@ def test_a_sampled_population_has_the_prescribed_moments():
     assert (eigenvalues.imag.abs() - 1).abs().max() < 0.05
 
 
+def test_a_low_rank_network_starts_with_the_given_overlap():
+    torch.manual_seed(0)
+    matrix = ms.networks.low_rank(1, 40_000, rank=2, overlap=1.2).connectivity
+    difference = matrix.overlaps() - 1.2 * torch.eye(2)
+    assert difference.abs().max() < 0.05  # 5 standard errors of products of variance below 4
+    torch.manual_seed(0)
+    independent = LowRank(40_000, 2)
+    assert torch.equal(matrix.left, independent.left)
+    torch.testing.assert_close(matrix.right - 1.2 * matrix.left, independent.right, atol=1e-5, rtol=0)
+
+
+def test_input_weights_start_with_the_given_scale():
+    torch.manual_seed(0)
+    wide = LeakyRNN(2, 6)
+    torch.manual_seed(0)
+    torch.testing.assert_close(LeakyRNN(2, 6, input_scale=0.3).drive, 0.3 * wide.drive)
+
+
 def test_units_belong_to_populations_in_proportion():
     means = torch.tensor([[5.0, 0.0, 1.0], [-5.0, 0.0, 2.0]])
     mixture = LoadingMixture(torch.tensor([0.25, 0.75]), means, torch.zeros(2, 3, 3), (1, 1, 0, 1, 0))
@@ -68,9 +86,11 @@ def test_units_belong_to_populations_in_proportion():
     [
         (lambda: LowRank(4, 5), "at most the size 4"),
         (lambda: LowRank(4, 1, gain=-1.0), "gain must be 0 or positive"),
+        (lambda: LowRank(4, 1, overlap=float("nan")), "overlap must be finite"),
         (lambda: LeakyRNN(2, 4, connectivity=Dense(5)), "5 x 5"),
         (lambda: LeakyRNN(2, 4, connectivity=Exponential(4, complex=True)), "complex"),
         (lambda: LeakyRNN(2, 4, leak=0.0), "leak"),
+        (lambda: LeakyRNN(2, 4, input_scale=0.0), "input_scale must be positive"),
         (lambda: LeakyRNN(2, 4).loadings(), "Only a low-rank matrix"),
         (lambda: LoadingMixture(torch.ones(1), torch.zeros(1, 3), torch.eye(3)[None], (1, 2, 0, 0, 0)), "widths"),
         (lambda: LoadingMixture(torch.ones(1) / 2, torch.zeros(1, 2), torch.eye(2)[None], (1, 1, 0, 0, 0)), "weights"),

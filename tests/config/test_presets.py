@@ -26,6 +26,9 @@ HASHES = {
     "delayed-match": "b106817f4b",
     "angle-memory": "448506481c",
     "ready-set-go": "e5b3340b25",
+    "low-rank-decision": "afaeb8b7db",
+    "low-rank-context": "9594a4764d",
+    "multi-task": "7f7ad916ea",
 }
 """Hash of each preset, which names the folders of its runs."""
 

@@ -1,12 +1,14 @@
 """The performance that remains of a network whose recurrent matrix is truncated."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 import mnemoscope as ms
 from mnemoscope.cells import EchoState, Elman, Model
 from mnemoscope.connectivity import Dense
-from mnemoscope.lenses.matrix_rank.truncation import RankOneTerms
+from mnemoscope.lenses.matrix_rank.truncation import RankOneTerms, with_factors
 
 
 @pytest.fixture
@@ -73,6 +75,49 @@ def test_a_score_may_be_any_function(planted):
     assert result.needed() is None
     high = ms.measure_rank(model, score=lambda network: network.cell.combined().square().sum(), ranks=[0], controls=0)
     assert "None of the ranks 0 keeps" in high.summary()
+
+
+def test_truncated_networks_are_scored_again_after_training(planted, tmp_path):
+    model, xs, targets = planted
+    seen = []
+
+    def retrain(truncated):
+        seen.append(truncated)
+        learned = [parameter for parameter in truncated.parameters() if parameter.requires_grad]
+        optimiser = torch.optim.Adam(learned, 0.01)
+        for _ in range(30):
+            optimiser.zero_grad()
+            (truncated(xs)[0] - targets).square().mean().backward()
+            optimiser.step()
+
+    result = ms.measure_rank(model, xs, targets, ranks=(0, 1, 2), controls=0, retrain=retrain)
+    assert [int(torch.linalg.matrix_rank(each.cell.combined())) for each in seen] == [0, 1, 2]
+    assert result.retrained[1] < result.scores[1]
+    assert result.needed(retrained=True) == 2
+    assert "After further training of the truncated networks, rank 2 is enough" in result.summary()
+    result.save(tmp_path / "rank.safetensors")
+    assert torch.equal(ms.RankScores.load(tmp_path / "rank.safetensors").retrained, result.retrained)
+    assert "trained again" in [text.get_text() for text in result.figure().axes[0].get_legend().get_texts()]
+    worse = replace(result, retrained=torch.full_like(result.scores, result.without))
+    assert "no measured rank keeps it" in worse.summary()
+    with pytest.raises(ValueError, match="pass retrain"):
+        replace(result, retrained=None).needed(retrained=True)
+
+
+@pytest.mark.parametrize("by", ["weights", "inputs"])
+def test_factors_of_the_leading_terms_are_balanced_and_multiply_to_them(by):
+    network = torch.nn.RNN(2, 6)
+    initial = 0.1 * torch.randn(6, 6, dtype=torch.float64)
+    W = network.weight_hh_l0.detach().double()
+    terms = RankOneTerms.of_weights(W, initial)
+    if by == "inputs":
+        terms = RankOneTerms.of_inputs(W, initial, torch.randn(9, 6, dtype=torch.float64))
+    left, right = terms.factors(3)
+    torch.testing.assert_close(left @ right.mT / 6 + initial, terms.keep(torch.arange(3)))
+    torch.testing.assert_close(left.norm(dim=0), right.norm(dim=0))
+    matrix = with_factors(network, terms, 3).connectivity
+    torch.testing.assert_close(matrix(), terms.keep(torch.arange(3)).float())
+    torch.testing.assert_close(matrix.random, initial.float())  # constant: what training started from
 
 
 @pytest.mark.parametrize(

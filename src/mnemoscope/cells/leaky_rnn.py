@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 from typing import get_args
 
 import torch
@@ -30,8 +31,8 @@ class LeakyRNN(LeakyUnits):
         leak: dt / tau, in (0, 1]; 0.2 is a step of 20 ms for a time constant of 100 ms.
         form: "current" or "rate", as above.
         bias: whether there is a bias `b`, which starts at 0.
-
-    The entries of B start ~ N(0, 1), as in the code of Dubreuil et al. 2022.
+        input_scale: standard deviation of the initial entries of B. 1 is that of the code of Dubreuil et al. 2022; many
+            inputs that are active together need less.
 
     >>> cell = LeakyRNN(2, 100)
     >>> cell(torch.zeros(4, 2), cell.initial_state(4)).shape
@@ -48,8 +49,11 @@ class LeakyRNN(LeakyUnits):
         leak: float = 0.2,
         form: Form = "current",
         bias: bool = True,
+        input_scale: float = 1.0,
     ) -> None:
         super().__init__()
+        if not 0 < input_scale < inf:
+            raise ValueError(f"input_scale must be positive and finite, but is {input_scale}.")
         check_whole(1, input_size=input_size, hidden_size=hidden_size)
         connectivity = Dense(hidden_size, "glorot") if connectivity is None else connectivity
         if connectivity.size != hidden_size:
@@ -63,7 +67,7 @@ class LeakyRNN(LeakyUnits):
         self.leak, self.form = check_leak(leak), form
         self.phi = make_nonlinearity(nonlinearity, hidden_size)
         self.connectivity = connectivity
-        self.drive = nn.Parameter(torch.randn(hidden_size, input_size))
+        self.drive = nn.Parameter(input_scale * torch.randn(hidden_size, input_size))
         self.register_parameter("bias", nn.Parameter(torch.zeros(hidden_size)) if bias else None)
 
     @classmethod

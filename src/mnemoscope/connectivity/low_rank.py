@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import inf
+from math import inf, isfinite
 
 import torch
 from torch import Tensor, nn
@@ -20,9 +20,12 @@ class LowRank(Connectivity):
 
     Args:
         size: rows and columns.
-        rank: columns R of M and N. They start ~ N(0, 1), independent of each other, as in the code of
-            Dubreuil et al. 2022.
+        rank: columns R of M and N. They start ~ N(0, 1), independent of each other unless there is an `overlap`, as
+            in the code of Dubreuil et al. 2022.
         gain: g; the entries of the random part are N(0, g^2 / size). 0 for no random part.
+        overlap: the multiple of M that N starts with, `N = overlap M + N(0, 1)`, so that the nonzero eigenvalues of V
+            start near it. A network of leaky units forgets its latent variables within its time constant at 0, and
+            keeps them at 1 while they remain small, so that gradients reach across a delay.
 
     >>> torch.linalg.matrix_rank(LowRank(20, rank=2)()).item()
     2
@@ -31,15 +34,17 @@ class LowRank(Connectivity):
 
     random: Tensor | None
 
-    def __init__(self, size: int, rank: int = 1, gain: float = 0.0) -> None:
+    def __init__(self, size: int, rank: int = 1, gain: float = 0.0, overlap: float = 0.0) -> None:
         super().__init__(size)
         if not 1 <= rank <= size:
             raise ValueError(f"The rank must be at least 1 and at most the size {size}, but is {rank}.")
         if not 0 <= gain < inf:
             raise ValueError(f"gain must be 0 or positive and finite, but is {gain}.")
+        if not isfinite(overlap):
+            raise ValueError(f"overlap must be finite, but is {overlap}.")
         self.rank = rank
         self.left = nn.Parameter(torch.randn(size, rank))
-        self.right = nn.Parameter(torch.randn(size, rank))
+        self.right = nn.Parameter(torch.randn(size, rank) + overlap * self.left.detach())
         self.register_buffer("random", torch.randn(size, size) * (gain / size**0.5) if gain else None)
 
     @classmethod

@@ -26,6 +26,9 @@ def draw_rank_scores(
         left.fill_between(ranks, controls.min(1), controls.max(1), color=colours["path"], alpha=0.25, linewidth=0)
         left.plot(ranks, controls.mean(1), color=colours["path"], linewidth=1, label="random terms")
     left.plot(ranks, to_array(result.scores), color=colours["stable"], marker="o", markersize=4, label="leading terms")
+    if result.retrained is not None:
+        after = to_array(result.retrained)
+        left.plot(ranks, after, color=colours["slow"], marker="s", markersize=4, label="trained again")
     left.set_xscale("symlog", linthresh=4, linscale=1.2)
     shown = [rank for rank in result.ranks if rank <= 4 or rank & (rank - 1) == 0 or rank == max(result.ranks)]
     left.set_xticks(shown, [str(rank) for rank in shown])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -10,9 +11,15 @@ from torch import Tensor
 from mnemoscope.base.array_types import Float
 from mnemoscope.base.progress import show_slow
 from mnemoscope.base.validation import check_whole
-from mnemoscope.cells import Model, Network
+from mnemoscope.cells import Cell, Model, Network
 from mnemoscope.lenses.matrix_rank.result import RankScores
-from mnemoscope.lenses.matrix_rank.truncation import RankOneTerms, matrix_cell, visited_rates, with_matrix
+from mnemoscope.lenses.matrix_rank.truncation import (
+    RankOneTerms,
+    matrix_cell,
+    visited_rates,
+    with_factors,
+    with_matrix,
+)
 from mnemoscope.lenses.trial_scores import Score, score_on_trials
 
 
@@ -29,11 +36,12 @@ def measure_rank(
     initial: Float[Tensor, "size size"] | None = None,
     by: str = "weights",
     controls: int = 3,
+    retrain: Callable[[Any], object] | None = None,
     seed: int = 0,
 ) -> RankScores:
     """Truncate the recurrent matrix of a trained network to each of some ranks, and score what remains.
 
-    The truncated networks are not trained again: a network that is trained at a low rank may need less.
+    Without `retrain`, the truncated networks are not trained again: one that is may need a lower rank.
 
     Args:
         network: an `Elman` cell, a torch.nn.RNN or a `LeakyRNN`, or a `Model` of one.
@@ -48,6 +56,9 @@ def measure_rank(
         by: "weights" keeps the leading singular values. "inputs" keeps the principal directions of the recurrent input
             on these trials, which are fewer if the matrix has large singular values that no trial uses.
         controls: for each rank, the same number of terms is kept at random this many times.
+        retrain: trains a truncated copy of the network in place, such as `lambda model: ms.fine_tune(model, task)`.
+            Its matrix is a `LowRank` one of that rank, so that training cannot raise the rank; all other weights may
+            change too. Each copy is scored before and after.
         seed: seed of the controls.
 
     >>> import mnemoscope as ms
@@ -84,6 +95,9 @@ def measure_rank(
         [measure(with_matrix(network, terms.keep(_draw(size, rank, generator)))) for _ in range(controls)]
         for rank in chosen
     ]
+    again = (
+        None if retrain is None else [_after(retrain, with_factors(network, terms, rank), measure) for rank in chosen]
+    )
     return RankScores(
         ranks=chosen,
         scores=torch.tensor(leading, dtype=torch.float64),
@@ -94,6 +108,7 @@ def measure_rank(
         by=by,
         change=initial is not None,
         score_name=name,
+        retrained=None if again is None else torch.tensor(again, dtype=torch.float64),
     )
 
 
@@ -105,6 +120,13 @@ def default_ranks(size: int) -> tuple[int, ...]:
     """
     steps = (2**power * factor for power in range(1, size.bit_length() + 1) for factor in (1, 1.5))
     return tuple(sorted({0, 1, size, *(int(step) for step in steps if step < size)}))
+
+
+def _after(retrain: Callable[[Any], object], truncated: Model | Cell, measure: Score) -> float:
+    """Return the score of a truncated network after training."""
+    with torch.enable_grad():
+        retrain(truncated)
+    return measure(truncated)
 
 
 def _draw(size: int, rank: int, generator: torch.Generator) -> Tensor:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from mnemoscope.base.array_types import Float, Int
 from mnemoscope.cells import Cell, Elman, LeakyRNN, Model, Network, as_cell, run_with_cache
-from mnemoscope.connectivity import Dense
+from mnemoscope.connectivity import Dense, LowRank
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,17 @@ class RankOneTerms:
         """Return the matrix that has only these terms."""
         return self.base + self.columns[:, terms] @ self.rows[terms]
 
+    def factors(self, rank: int) -> tuple[Float[Tensor, "size rank"], Float[Tensor, "size rank"]]:
+        """Return M and N with `M N^T / size` equal to the leading terms, each term divided evenly between them.
+
+        Then one learning rate suits both.
+        """
+        columns, rows = self.columns[:, :rank], self.rows[:rank].mT
+        wide, long = (part.norm(dim=0).clamp_min(1e-150) for part in (columns, rows))
+        share = (long / wide).sqrt()
+        root = len(columns) ** 0.5
+        return columns * share * root, rows / share * root
+
 
 def matrix_cell(network: Network | Model) -> Elman | LeakyRNN:
     """Return the cell of a network with one real recurrent matrix; raise if it has none."""
@@ -67,6 +78,22 @@ def with_matrix(network: Network | Model, matrix: Float[Tensor, "size size"]) ->
     cell = matrix_cell(copied)
     like = next(cell.parameters())
     cell.connectivity = Dense.from_matrix(matrix.to(like).requires_grad_(False))
+    return copied
+
+
+def with_factors(network: Network | Model, terms: RankOneTerms, rank: int) -> Model | Cell:
+    """Return a copy of a network with the leading terms as a `LowRank` matrix, whose rank training cannot raise.
+
+    All its parameters can be trained. What is added to the terms is constant, and so is a matrix without terms.
+    """
+    copied = with_matrix(network, terms.base)
+    for name, parameter in copied.named_parameters():
+        parameter.requires_grad_(not name.endswith("connectivity.matrix"))
+    if rank:
+        cell = matrix_cell(copied)
+        like = next(cell.parameters())
+        base = terms.base.to(like) if bool(terms.base.any()) else None
+        cell.connectivity = LowRank.from_factors(*(factor.to(like) for factor in terms.factors(rank)), base)
     return copied
 
 

@@ -1,0 +1,24 @@
+"""Further training of a model that exists."""
+
+import torch
+
+import mnemoscope as ms
+from mnemoscope.tasks import FlipFlop
+
+
+def test_fine_tuning_lowers_the_loss_in_place_and_leaves_constants():
+    torch.manual_seed(0)
+    task = FlipFlop(bits=1, length=10)
+    model = ms.Model(ms.networks.gru(1, 4), 1)
+    model.readout.bias.requires_grad_(False)
+    bias = model.readout.bias.clone()
+    batch = task.batch(64, 1, 0, "test")
+
+    def loss():
+        with torch.no_grad():
+            return task.loss(model(batch.inputs)[0], batch).item()
+
+    before = loss()
+    assert ms.fine_tune(model, task, steps=20, batch_size=16, learning_rate=0.02) is model
+    assert loss() < 0.9 * before
+    assert torch.equal(model.readout.bias, bias)
