@@ -18,17 +18,18 @@ def low_rank(
     gain: float = 0.0,
     bias: bool = False,
     overlap: float = 0.0,
+    input_scale: float = 1.0,
 ) -> LeakyRNN:
     """Return a low-rank network: leaky units whose matrix is `M N^T / N` of rank R (Mastrogiuseppe & Ostojic 2018).
 
     M, N and the input vectors start ~ N(0, 1), independent of each other, as in the code of Dubreuil et al. 2022, and
     leak = dt / tau is 20 ms / 100 ms by default. `gain` adds a fixed random part of spectral radius about `gain`, and
     `overlap` the multiple `overlap M` to N: with 1, latent variables are kept from the start, and a task with a delay
-    is learned in far fewer steps.
+    is learned in fewer steps. `input_scale` is the standard deviation of the entries of the input vectors instead of 1.
     `LeakyRNN.from_loadings` builds a network whose vectors are drawn from a mixture of Gaussian populations.
 
     >>> low_rank(2, 100, rank=2).connectivity
     LowRank(100, rank=2)
     """
     matrix = connectivity.LowRank(hidden_size, rank, gain, overlap)
-    return LeakyRNN(input_size, hidden_size, nonlinearity, matrix, leak, form, bias)
+    return LeakyRNN(input_size, hidden_size, nonlinearity, matrix, leak, form, bias, input_scale)
