@@ -2,8 +2,11 @@
 
     python benchmarks/transitions.py --keep
 
-One layer with random weights, 8 heads of 64 keys and 64 values, one sequence of 512 tokens, all 64 Lyapunov exponents.
-A measurement is one call on a CPU, in CPU seconds of one thread, after one call with 8 tokens.
+One layer with random weights, 8 heads of 64 keys and 64 values, one sequence of 2,048 tokens, all 64 Lyapunov
+exponents; `mamba` has a head with 16 keys, and `rg-lru` one with one key, for each of 512 channels. A measurement is
+one call on a CPU, in CPU seconds of one thread, after one call with 8 tokens. "By the factor" is the Fisher memory of
+operators that amplify noise, which advances the factor of the covariance in O(d^3) per token; the difference is the
+largest one of two memory curves, relative to the largest number in them.
 """
 
 from __future__ import annotations
@@ -19,15 +22,37 @@ from torch import Tensor
 
 import mnemoscope as ms
 from common import command, folder, option_parser, write_json
-from mnemoscope.cells.affine import GLA, KDA, RWKV7, DeltaProduct, GatedDeltaNet
+from mnemoscope.cells import AffineLayer, affine_layers
+from mnemoscope.cells.affine import (
+    GLA,
+    KDA,
+    MLSTM,
+    RGLRU,
+    RWKV7,
+    DeltaNet,
+    DeltaProduct,
+    GatedDeltaNet,
+    Mamba,
+    Mamba2,
+    RetNet,
+)
+from mnemoscope.lenses.fisher.written_signals import signals_by_covariance, signals_by_factor
 
 FAMILIES: dict[str, Callable[..., Any]] = {
+    "mamba2": partial(Mamba2, state_size=64),
     "gla": GLA,
-    "gated-deltanet": GatedDeltaNet,
+    "deltanet": DeltaNet,
+    "gated-deltanet": partial(GatedDeltaNet, key_size=64),
     "kda": KDA,
     "rwkv7": RWKV7,
     "deltaproduct": DeltaProduct,
+    "mlstm": MLSTM,
+    "retnet": RetNet,
+    "mamba": Mamba,
+    "rg-lru": RGLRU,
 }
+CHANNELS = ("mamba", "rg-lru")
+"""Families with a head for each channel."""
 HEADS, SIZE, FEATURES = 8, 64, 64
 
 
@@ -42,12 +67,14 @@ class Measurement:
     fisher_s: float
     error: float
     """Estimate of the relative error of the Fisher memory due to rounding."""
+    factor_s: float | None
+    difference: float | None
 
 
 def main() -> None:
     """Measure, print, write after every family."""
     parser = option_parser(__doc__)
-    parser.add_argument("--tokens", type=int, default=512)
+    parser.add_argument("--tokens", type=int, default=2048)
     parser.add_argument("--families", nargs="+", choices=FAMILIES, default=[*FAMILIES])
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -60,22 +87,36 @@ def main() -> None:
 
 
 def measure(family: str, tokens: int) -> Measurement:
-    """Time both lenses on one layer."""
+    """Time both lenses on one layer, and where operators are not diagonal both ways to the Fisher memory."""
     torch.manual_seed(0)
-    cell = FAMILIES[family](FEATURES, HEADS * SIZE, heads=HEADS)
+    cell = FAMILIES[family](FEATURES, HEADS * SIZE, **({} if family in CHANNELS else {"heads": HEADS}))
     xs = torch.randn(tokens, 1, FEATURES)
-    lenses: list[Callable[[Tensor], Any]] = [
-        partial(ms.transitions, cell),
-        lambda inputs: ms.fisher_memory(cell, along=inputs),
-    ]
-    seconds, results = [], []
-    for lens in lenses:
-        lens(xs[:8])
-        start = time.process_time()
-        results.append(lens(xs))
-        seconds.append(time.process_time() - start)
-    found, memory = results
-    return Measurement(family, found[0].structure, tokens, seconds[0], seconds[1], memory.error)
+    transitions_s, found = timed(lambda inputs: ms.transitions(cell, inputs), xs)
+    fisher_s, memory = timed(lambda inputs: ms.fisher_memory(cell, along=inputs), xs)
+    both = None, None
+    if found[0].structure != "diagonal":
+        both = by_the_factor(affine_layers(cell, xs)[0].memory().precise())
+    return Measurement(family, found[0].structure, tokens, transitions_s, fisher_s, memory.error, *both)
+
+
+def timed(lens: Callable[[Tensor], Any], xs: Tensor) -> tuple[float, Any]:
+    """Return the CPU seconds of a lens, and its result."""
+    lens(xs[:8])
+    start = time.process_time()
+    result = lens(xs)
+    return time.process_time() - start, result
+
+
+@torch.no_grad()
+def by_the_factor(layer: AffineLayer) -> tuple[float, float]:
+    """Return the CPU seconds of the route in O(d^3) per token, and how far the curves of both routes are apart."""
+    fast = signals_by_covariance(layer)
+    assert fast is not None
+    start = time.process_time()
+    slow = signals_by_factor(layer)
+    seconds = time.process_time() - start
+    curves = [signals.traces.square().sum(-1) for signals in (fast, slow)]
+    return seconds, float((curves[0] - curves[1]).abs().max() / curves[1].max())
 
 
 def table(rows: list[Measurement]) -> str:
@@ -83,11 +124,12 @@ def table(rows: list[Measurement]) -> str:
     lines = [
         f"`{command()}`",
         "",
-        "| family | operators | tokens | transitions, CPU s | Fisher memory, CPU s |",
-        "|---|---|---|---|---|",
+        "| family | operators | tokens | transitions, CPU s | Fisher, CPU s | by the factor, CPU s | difference |",
+        "|---|---|---|---|---|---|---|",
     ]
     lines += [
         f"| {row.family} | {row.structure} | {row.tokens:,} | {row.transitions_s:.3g} | {row.fisher_s:.3g} |"
+        + (" | |" if row.factor_s is None else f" {row.factor_s:.3g} | {row.difference:.0e} |")
         for row in rows
     ]
     return "\n".join(lines) + "\n"

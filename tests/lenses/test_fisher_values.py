@@ -259,3 +259,8 @@ def test_the_page_has_the_numbers_of_the_benchmark():
     assert f"takes {both['exact_s']:.2f} instead of {both['linearised_s']:.2f} s for 16 keys and 16 values" in page
     assert f"over 400 tokens, and {alone['exact_s']:.2f} s for 64 keys" in page
     assert all(row["difference"] is None or row["difference"] < 1e-13 for row in measured["speed"])
+    layers = json.loads((root / "benchmarks" / "results" / "transitions.json").read_text())["rows"]
+    (kda,) = (row for row in layers if row["family"] == "kda")
+    assert f"takes {kda['fisher_s']:.1f} s over 2,048 tokens" in page
+    assert f"{kda['factor_s']:.1f} s for the same layer" in page
+    assert all(row["difference"] is None or row["difference"] < 1e-10 for row in layers)
