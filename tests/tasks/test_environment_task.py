@@ -1,12 +1,14 @@
 """Trials of gymnasium environments: ground truth or rewards as targets, conditions, epochs and refusals."""
 
-from dataclasses import dataclass
+import json
 
 import numpy as np
 import pytest
 import torch
 
+from mnemoscope.cli import main
 from mnemoscope.tasks.cognitive.environment import EnvironmentTask
+from mnemoscope.training import load_model
 
 gymnasium = pytest.importorskip("gymnasium")
 spaces = gymnasium.spaces
@@ -36,7 +38,8 @@ class Cue(gymnasium.Env):
 class TrialBased(Cue):
     """Builds whole trials as environments of neurogym do."""
 
-    dt = 50
+    def __init__(self, dt=50):
+        self.dt = dt
 
     def seed(self, seed):
         self.random = np.random.default_rng(seed)
@@ -44,11 +47,15 @@ class TrialBased(Cue):
     def new_trial(self):
         cue, delay = int(self.random.integers(1, 3)), int(self.random.integers(2, 5))
         self.ob, self.gt = np.zeros((delay + 2, 3), np.float32), np.zeros(delay + 2, int)
-        self.ob[0, cue] = 1
+        self.ob[0, cue] = self.random.uniform(0.5, 1)
         self.gt[-1] = cue
         self.start_ind = {"cue": 0, "delay": 1, "decision": delay + 1}
         self.end_ind = {"cue": 1, "delay": delay + 1, "decision": delay + 2}
         return {"ground_truth": cue}
+
+
+CUED_TRIALS = "MnemoscopeCuedTrials-v0"
+gymnasium.register(CUED_TRIALS, entry_point=TrialBased)
 
 
 class Endless(Cue):
@@ -159,14 +166,22 @@ def test_vectors_become_values_and_numbers_become_one_hot():
     assert (numbered.inputs[1, :, 3] == 1).all()
 
 
-def test_an_environment_is_named_by_its_id():
-    gymnasium.register("MnemoscopeCue-v0", entry_point=Cue)
+def test_an_environment_is_named_by_its_id_and_takes_arguments():
+    assert EnvironmentTask(CUED_TRIALS).batch(2, seed=0, number=0).inputs.shape[1:] == (2, 3)
+    assert EnvironmentTask(CUED_TRIALS, arguments='{"dt": 20}').trials(2, seed=0, number=0).table.step == 20
+    for wrong in ("dt=20", "[20]"):
+        with pytest.raises(ValueError, match="arguments must be a JSON object"):
+            EnvironmentTask(CUED_TRIALS, arguments=wrong)
 
-    @dataclass(frozen=True)
-    class CueTask(EnvironmentTask):
-        environment: str = "MnemoscopeCue-v0"
 
-    assert CueTask().batch(2, seed=0, number=0).inputs.shape[1:] == (2, 3)
+def test_an_environment_is_trained_by_its_name_on_the_command_line(tmp_path, capsys):
+    words = ["train", "--task", "environment", "--hidden-size", "4", "--steps", "2", "--batch-size", "2", "--json"]
+    words += ["--evaluate-batches", "1", "--root", str(tmp_path), "--task-options"]
+    assert main([*words, "environment", CUED_TRIALS, "arguments", '{"dt": 20}']) == 0
+    folder = json.loads(capsys.readouterr().out)["folder"]
+    assert load_model(folder)[1] == EnvironmentTask(CUED_TRIALS, arguments='{"dt": 20}')
+    assert main([*words, "longest", "5"]) == 2
+    assert "needs the option 'environment'" in capsys.readouterr().err
 
 
 def test_environments_without_right_actions_are_refused():

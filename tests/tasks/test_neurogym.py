@@ -34,7 +34,7 @@ def neurogym_python(tmp_path_factory):
 @SLOW
 def test_a_network_trains_on_two_environments_of_neurogym(neurogym_python, tmp_path):
     script = Path(__file__).parent / "neurogym_training.py"
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(script.parent)))}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     done = subprocess.run([neurogym_python, script, tmp_path], capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])

@@ -22,6 +22,7 @@ from mnemoscope.tasks import (
     DataTask,
     DelayedMatch,
     Denoise,
+    EnvironmentTask,
     FlipFlop,
     GeneratedTask,
     KeyValueRecall,
@@ -44,6 +45,7 @@ from mnemoscope.tasks.cognitive.response_task import ResponseTask
 from mnemoscope.tasks.splits import generator_seed
 from tests.slow import representatives
 from tests.tasks import data_sets
+from tests.tasks.test_environment_task import CUED_TRIALS
 
 SMALL = {
     "flipflop": [
@@ -108,6 +110,7 @@ SMALL = {
     ],
 }
 SMALL["multi-task"] = [MultiTask(step=100, rules="Go, Dly Anti, Ctx DM 1, DMS, DNMC", noise=0, locations=2)]
+SMALL["environment"] = [EnvironmentTask(CUED_TRIALS)]
 TASKS = [pytest.param(task, id=str(task)) for tasks in SMALL.values() for task in tasks]
 GENERATED = [each for each in TASKS if isinstance(each.values[0], GeneratedTask)]
 

@@ -17,7 +17,7 @@ from mnemoscope.base.distributed import process_rank
 from mnemoscope.base.terminal import printable, shows_progress
 from mnemoscope.cli.tyro_types import Positional
 from mnemoscope.config import PRESETS, RunConfig
-from mnemoscope.config.options import Option
+from mnemoscope.config.options import Option, options_of, required_options
 
 if TYPE_CHECKING:
     from mnemoscope.engines import Engine
@@ -68,6 +68,7 @@ class Train:
 
         mnemoscope train flipflop --cell gru --hidden-size 128
         mnemoscope train copy --task-options delay 100 --seed 1
+        mnemoscope train --task environment --task-options environment neurogym:PerceptualDecisionMaking-v0
         mnemoscope train runs/flipflop/0123456789/config.toml --resume
 
     Several GPUs or machines can train one model; each processes a part of every batch:
@@ -247,7 +248,14 @@ class List:
             from mnemoscope.training import task_named  # imports torch, which the other lists do not need
 
             for row in rows["tasks"]:
-                task, options = task_named(row["name"]), asdict(registry.tasks.load(row["name"])())
+                task_class = registry.tasks.load(row["name"])
+                if needed := required_options(task_class):
+                    known = options_of(task_class).items()
+                    options = {name: None if name in needed else parameter.default for name, parameter in known}
+                    row |= {"options": options, "baseline": None, "trivial": {}}
+                    baselines[row["name"]] = f"the loss depends on {' and '.join(needed)}, which must be given"
+                    continue
+                task, options = task_named(row["name"]), asdict(task_class())
                 row |= {"options": options, "baseline": task.baseline(), "trivial": task.uninformed_scores()}
                 reached = f"loss {task.baseline_label} {task.baseline():.3g}"
                 baselines[row["name"]] = reached + _after("; wrong bits ", task.uninformed_summary())

@@ -43,6 +43,16 @@ def options_of(target: Callable[..., Any]) -> dict[str, Parameter]:
     return {name: parameter for name, parameter in found.items() if {*plain(parameter.annotation)} - {NoneType}}
 
 
+def required_options(target: Callable[..., Any]) -> list[str]:
+    """Return the names of the options that have no default.
+
+    >>> def build(size: int, *, bias: bool = True) -> list: ...
+    >>> required_options(build)
+    ['size']
+    """
+    return [name for name, parameter in options_of(target).items() if parameter.default is parameter.empty]
+
+
 def _signature(target: Callable[..., Any]) -> inspect.Signature:
     """Return the signature, with annotations evaluated from text to types."""
     if not (isinstance(target, type) and is_dataclass(target)):
@@ -99,8 +109,7 @@ def checked_options(
             checked[name] = fit(value, known[name].annotation)
         except TypeError as error:
             raise ValueError(f"Option {name!r} of the {what} must be {error}. Its options: {listing}.") from None
-    missing = [name for name, parameter in known.items() if parameter.default is parameter.empty]
-    if missing := [name for name in missing if name not in checked]:
+    if missing := [name for name in required_options(target) if name in known and name not in checked]:
         raise ValueError(f"The {what} needs the option {' and '.join(map(repr, missing))}. Its options: {listing}.")
     return checked
 

@@ -62,6 +62,9 @@ ready-set-go | measure the interval between two pulses, and produce it or a mult
     cognitive, timing
 multi-task | twenty tasks of one network: responses, decisions and matches, one, several, or all interleaved
     Yang et al. 2019 | mnemoscope.tasks:MultiTask | yang2019 | cognitive, multi-task
+environment | trials of a gymnasium or neurogym environment, by its id; its right actions are the targets
+    Towers et al. 2024; Molano-Mazón et al. 2022 | mnemoscope.tasks:EnvironmentTask
+    towers2024 molano2022 | environment
 same-different | whether two shapes are the same
     Webb et al. 2021; Kerg 2022, 5.4.1 | mnemoscope.tasks.relational:SameDifferent | webb2021 kerg2022 kerg2022thesis
     relational

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -33,17 +34,22 @@ class EnvironmentTask(GeneratedTask):
       action with the highest reward, found by trying all of them on copies of the environment. Steps at which all
       actions have the same reward do not count.
 
-    Actions among a number of choices become classes, and actions that are vectors become values. `environment` is an
-    environment, or the id of a registered one; "neurogym:GoNogo-v0" imports neurogym first. Every trial begins with a
-    seed, so that a batch depends on its arguments alone.
+    Actions among a number of choices become classes, and actions that are vectors become values. Every trial begins
+    with a seed, so that a batch depends on its arguments alone.
 
     The baseline is an estimate from 256 trials for a predictor that knows the time alone, since nothing is known about
     how observations depend on the right action.
+
+    Args:
+        environment: an environment, or the id of a registered one; "neurogym:GoNogo-v0" imports neurogym first.
+        longest: most steps of an episode.
+        arguments: arguments of an environment that is given by its id, as JSON: '{"dt": 20}'.
+
     """
 
-    environment: Any
+    environment: str | Any
     longest: int = 1000
-    """Most steps of an episode."""
+    arguments: str = ""
 
     baseline_label: ClassVar[str] = "from the time alone"
     tolerance: ClassVar[float] = 0.1
@@ -58,7 +64,17 @@ class EnvironmentTask(GeneratedTask):
         if not isinstance(self.environment, str):
             return self.environment
         gymnasium = import_extra("gymnasium", "rl", "The id of an environment needs")
-        return gymnasium.make(self.environment, disable_env_checker=True)
+        return gymnasium.make(self.environment, disable_env_checker=True, **self._arguments)
+
+    @property
+    def _arguments(self) -> dict[str, Any]:
+        try:
+            read = json.loads(self.arguments or "{}")
+        except ValueError:
+            read = None
+        if not isinstance(read, dict):
+            raise ValueError(f'arguments must be a JSON object such as {{"dt": 20}}, but is {self.arguments!r}.')
+        return read
 
     @property
     def _offers_trials(self) -> bool:
