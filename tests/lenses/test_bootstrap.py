@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from mnemoscope.lenses.bootstrap import bootstrap_interval, wilson_interval
+from mnemoscope.lenses.bootstrap import bootstrap_interval, interval_of_draws, wilson_interval
 
 
 def values(*shape):
@@ -34,6 +34,14 @@ def test_the_interval_of_a_mean_covers_it_as_often_as_it_promises():
     intervals = [bootstrap_interval(row, draws=200, level=0.9, seed=number) for number, row in enumerate(drawn)]
     covered = sum(bool(low <= 0 <= high) for low, high in intervals) / len(intervals)
     assert 0.83 < covered < 0.94  # 0.9 with a standard error of 0.015, a little less by the small sample
+
+
+def test_intervals_of_many_numbers_are_computed_in_parts(monkeypatch):
+    drawn = values(20, 3, 4)
+    drawn[3, 1] = torch.nan
+    whole = interval_of_draws(drawn)
+    monkeypatch.setattr("mnemoscope.lenses.bootstrap.MOST_ELEMENTS", 50)  # two columns of 20 draws at a time
+    torch.testing.assert_close(interval_of_draws(drawn), whole)
 
 
 def test_one_sequence_has_no_interval():

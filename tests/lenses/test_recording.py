@@ -2,6 +2,7 @@
 
 import sys
 import warnings
+from dataclasses import replace
 from datetime import UTC, datetime
 from types import SimpleNamespace
 
@@ -53,6 +54,17 @@ def test_a_recording_of_a_network_has_its_states_and_ends_with_the_trial():
     assert "up to 6 steps" in states.summary()
     assert states.part(slice(0, 2)).trials == 2
     assert torch.equal(states.present[:, 2], torch.arange(6) < 4)
+
+
+def test_lengths_are_those_of_the_table():
+    network, inputs, lengths = torch.nn.RNN(2, 3), torch.randn(6, 2, 2), torch.tensor([4, 6])
+    table = ms.TrialTable(lengths=lengths)
+    found = ms.record_activity(network, inputs, table)
+    given = ms.record_activity(network, inputs, lengths=lengths)
+    torch.testing.assert_close(found.activity, given.activity, equal_nan=True)
+    assert found.part([0]).table.lengths.tolist() == [4]
+    with pytest.raises(ValueError, match="lengths of a table must have the same number of trials"):
+        replace(ms.TrialTable.of({"side": [0, 1, 2]}), lengths=lengths)
 
 
 def test_a_model_encodes_its_inputs_first():

@@ -146,6 +146,36 @@ def test_memory_is_tested_in_the_response():
     assert torch.equal(task.recalled(trials.batch), expected)
 
 
+def test_a_choice_from_the_onset_on_counts_at_every_step():
+    task = ContextDecision(from_onset=True, noise=0.1)
+    grid = task.grid()
+    onset = grid.table.epoch("stimulus").starts[0]
+    assert grid.batch.mask.all()
+    assert not grid.batch.targets[:onset].any()
+    assert torch.equal(grid.batch.targets[onset, :, 0], (2 * grid.table["choice"].values - 1).float())
+    # the slow reference: the best guess from one step of the relevant input is a mean over steps with a like input
+    trials = task.trials(4000, 0, 0)
+    shown = trials.table.epoch("stimulus").steps(len(trials.batch.mask))
+    relevant = torch.where(trials.table["context"].values == 0, *trials.batch.inputs[:, :, :2].unbind(2))[shown]
+    sign = trials.batch.targets[:, :, 0][shown]
+    bins = (relevant * 10).round().long()
+    number = torch.bincount(bins - bins.min())
+    guess = torch.bincount(bins - bins.min(), sign.double()) / number.clamp(min=1)
+    outputs = trials.batch.targets.clone()
+    outputs[shown] = guess[bins - bins.min()].float()[:, None]
+    outputs[int(trials.table.epoch("stimulus").stops[0]) :] = 0
+    assert task.loss(outputs, trials.batch).item() == pytest.approx(task.baseline(), rel=0.01)
+    known = replace(task, noise=0.0)
+    assert known.baseline() == pytest.approx(25 / 73)  # delay and response of 10 + 15 steps, after 10 + 38
+
+
+def test_a_single_value_of_a_condition_is_one_level():
+    task = PerceptualDecision()
+    assert torch.equal(task.grid(coherence=0.1).batch.inputs, task.grid(coherence=[0.1]).batch.inputs)
+    with pytest.raises(ValueError, match="'coherence' has no values"):
+        task.grid(coherence=[])
+
+
 def test_a_figure_shows_some_trials_of_the_grid():
     figure = DelayedMatch(step=50.0).figure(most=2)
     assert len(figure.axes) == 4

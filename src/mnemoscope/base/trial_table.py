@@ -104,10 +104,13 @@ class TrialTable:
     epochs: tuple[Epoch, ...] = ()
     step: float | None = None
     """Duration of a step in milliseconds, where time has a unit."""
+    lengths: Int[Tensor, " trials"] | None = None
+    """Number of steps of each trial, where it is known; what follows is padding."""
 
     def __post_init__(self) -> None:
-        if len({len(column.values) for column in self.conditions} | {len(epoch.starts) for epoch in self.epochs}) > 1:
-            raise ValueError("All conditions and epochs of a table must have the same number of trials.")
+        rows = {len(column.values) for column in self.conditions} | {len(epoch.starts) for epoch in self.epochs}
+        if len(rows | (set() if self.lengths is None else {len(self.lengths)})) > 1:
+            raise ValueError("All conditions, epochs and lengths of a table must have the same number of trials.")
         for columns in (self.conditions, self.epochs):
             names = [column.name for column in columns]
             if len(set(names)) < len(names):
@@ -150,7 +153,9 @@ class TrialTable:
         )
 
     def __len__(self) -> int:
-        return len(self.conditions[0].values) if self.conditions else len(self.epochs[0].starts) if self.epochs else 0
+        columns = [each.values for each in self.conditions] + [each.starts for each in self.epochs]
+        columns += [] if self.lengths is None else [self.lengths]
+        return len(columns[0]) if columns else 0
 
     def __getitem__(self, name: str) -> Condition:
         found = {condition.name: condition for condition in self.conditions}
@@ -174,7 +179,8 @@ class TrialTable:
         """Return the rows of some trials: a slice, a mask, or their numbers."""
         conditions = (Condition(each.name, each.values[trials], each.labels) for each in self.conditions)
         epochs = (Epoch(each.name, each.starts[trials], each.stops[trials]) for each in self.epochs)
-        return TrialTable(tuple(conditions), tuple(epochs), self.step)
+        lengths = None if self.lengths is None else self.lengths[trials]
+        return TrialTable(tuple(conditions), tuple(epochs), self.step, lengths)
 
     def groups(self, *names: str) -> dict[str, Int[Tensor, " members"]]:
         """Return the trials of every combination of values that occurs, by its text; all trials without names.

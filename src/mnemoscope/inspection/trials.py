@@ -150,7 +150,7 @@ def inspect_trials(
 @torch.no_grad()
 def _recording(run: LoadedRun, task: TrialTask) -> Recording:
     trials = task.grid()
-    return record_activity(run.model, trials.batch.inputs, trials.table, lengths=trials.lengths)
+    return record_activity(run.model, trials.batch.inputs, trials.table)
 
 
 def _held_in(
@@ -221,7 +221,7 @@ def _speed(run: LoadedRun, task: TrialTask) -> tuple[Traversal | None, float]:
         return None, nan
     levels = len(task.grid().table[task.analysis.timed].levels)
     trials = task.trials(REPEATS * levels, run.config.seed, 0, "test")
-    recording = record_activity(run.model, trials.batch.inputs, trials.table, lengths=trials.lengths)
+    recording = record_activity(run.model, trials.batch.inputs, trials.table)
     if task.analysis.context is not None:  # another context may have another path
         recording = recording.part(next(iter(recording.table.groups(task.analysis.context).values())))
     epoch = recording.in_epoch(task.analysis.epoch)

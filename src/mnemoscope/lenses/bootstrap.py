@@ -16,6 +16,8 @@ DRAWS = 1000
 """Resamples of an interval by default."""
 LEVEL = 0.95
 """Confidence of an interval by default."""
+MOST_ELEMENTS = 2**24
+"""Size of the largest tensor of which torch computes quantiles."""
 
 Interval = tuple[Float[Tensor, "*shape"], Float[Tensor, "*shape"]]
 """Lower and upper edge."""
@@ -70,8 +72,19 @@ def bootstrap_interval(
         drawn = torch.stack([statistic(*(part[chosen.to(part.device)] for part in parts)) for chosen in rows]).double()
     if number == 1:
         drawn = torch.full_like(drawn, torch.nan)
+    return interval_of_draws(drawn, level)
+
+
+def interval_of_draws(drawn: Float[Tensor, " draws *shape"], level: float = LEVEL) -> Interval:
+    """Return the quantiles between which this share of the draws lies, where NaN does not count; for any size.
+
+    >>> low, high = interval_of_draws(torch.arange(101.0), 0.9)
+    >>> low.item(), high.item()
+    (5.0, 95.0)
+    """
     edges = torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=drawn.dtype, device=drawn.device)
-    low, high = torch.nanquantile(drawn, edges, dim=0)
+    columns = drawn.reshape(len(drawn), -1).split(max(1, MOST_ELEMENTS // len(drawn)), 1)
+    low, high = torch.cat([torch.nanquantile(part, edges, dim=0) for part in columns], 1).reshape(2, *drawn.shape[1:])
     return low, high
 
 

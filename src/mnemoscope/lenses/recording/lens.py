@@ -30,7 +30,8 @@ def record_activity(
             `batch_first`, otherwise (time, batch, features).
         table: conditions and epochs of the trials, such as those of `task.trials(...)`.
         units: "state" for all numbers of the state; "output" for what the network's readout sees.
-        lengths: number of steps of each trial; what follows is padding, and is NaN in the recording.
+        lengths: number of steps of each trial; what follows is padding, and is NaN in the recording. By default those
+            of the table, if it has any, as that of a task does.
 
     >>> import mnemoscope as ms
     >>> recording = ms.record_activity(torch.nn.GRU(3, 8), torch.randn(10, 4, 3))
@@ -41,6 +42,8 @@ def record_activity(
     if units not in ("state", "output"):
         raise ValueError(f'units must be "state" or "output", but is {units!r}.')
     cell = network.cell if isinstance(network, Model) else as_cell(network)
+    if lengths is None and table is not None and not isinstance(inputs, PackedSequence):
+        lengths = table.lengths
     given = read_inputs(inputs, batch_first=cell.batch_first, lengths=lengths)
     xs = network.encode(given.xs) if isinstance(network, Model) else given.xs
     cell = cell.time_first()

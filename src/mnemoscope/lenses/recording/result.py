@@ -234,7 +234,8 @@ class Recording(Result):
 
         inputs = None if self.inputs is None else aligned(self.inputs)
         starts = torch.zeros_like(epoch.starts)
-        table = replace(self.table, epochs=(replace(epoch, starts=starts, stops=epoch.lengths),))
+        only = replace(epoch, starts=starts, stops=epoch.lengths)
+        table = replace(self.table, epochs=(only,), lengths=epoch.lengths)
         return replace(self, activity=aligned(self.activity), table=table, inputs=inputs)
 
     def average(self, *conditions: str) -> Recording:
@@ -253,7 +254,7 @@ class Recording(Result):
                    for members in groups.values())
         )  # fmt: skip
         kept = tuple(self.table[name] for name in conditions)
-        table = replace(self.table, conditions=kept, epochs=epochs)
+        table = replace(self.table, conditions=kept, epochs=epochs, lengths=None)
         means = torch.stack([self.activity[:, members].nanmean(1) for members in groups.values()], 1)
         inputs = None
         if self.inputs is not None:

@@ -11,7 +11,7 @@ from torch import Tensor
 from mnemoscope.base.array_types import Float
 from mnemoscope.base.progress import show_slow
 from mnemoscope.base.validation import check_whole
-from mnemoscope.lenses.bootstrap import LEVEL
+from mnemoscope.lenses.bootstrap import interval_of_draws
 from mnemoscope.lenses.recording.result import Recording
 from mnemoscope.lenses.traversal.kinematics import Kinematics, align_paths
 from mnemoscope.lenses.traversal.result import Traversal
@@ -108,8 +108,7 @@ def _drawn(groups: list[Tensor], generator: torch.Generator) -> list[Tensor]:
 def _edges(resamples: list[Kinematics], name: str, several: Tensor) -> tuple[Tensor, Tensor]:
     """Return the edges of the interval over resamples; NaN for a condition of a single trial."""
     drawn = torch.from_numpy(np.stack([getattr(resample, name) for resample in resamples]))
-    quantiles = torch.tensor([(1 - LEVEL) / 2, (1 + LEVEL) / 2], dtype=torch.float64)
-    low, high = torch.nanquantile(drawn, quantiles, dim=0).masked_fill(~several, torch.nan)
+    low, high = (edge.masked_fill(~several, torch.nan) for edge in interval_of_draws(drawn))
     return low, high
 
 

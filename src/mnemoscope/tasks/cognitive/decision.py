@@ -13,6 +13,7 @@ from mnemoscope.base.array_types import Float
 from mnemoscope.tasks.cognitive.response_task import ResponseTask
 from mnemoscope.tasks.cognitive.timeline import Timeline
 from mnemoscope.tasks.cognitive.trial_task import Analysis, Conditions, choose, read_numbers
+from mnemoscope.tasks.task import Batch
 
 
 def signed(magnitudes: Sequence[float]) -> list[float]:
@@ -89,7 +90,8 @@ class ContextDecision(ResponseTask):
 
     Both inputs are noisy, and two further inputs select the one that decides. The sign of its coherence is due after
     the stimulus, and 0 before it. The output does not count while the stimulus lasts, and there is no cue for the
-    response. A step is 20 ms, and a delay follows the stimulus: both are choices of this library.
+    response. A step is 20 ms, and a delay follows the stimulus: both are choices of this library. With `from_onset` the
+    sign is due from the onset of the stimulus on, so that a network reports at every step what it has integrated.
 
     >>> task = ContextDecision()
     >>> grid = task.grid()
@@ -105,6 +107,7 @@ class ContextDecision(ResponseTask):
     longest_delay: float = 200.0
     coherences: str = "0.05 0.15 0.5"
     stimulus: float = 750.0
+    from_onset: bool = False
 
     labels: ClassVar[Mapping[str, tuple[str, ...]]] = {"context": ("motion", "colour"), "choice": ("left", "right")}
     cued: ClassVar[bool] = False
@@ -155,3 +158,35 @@ class ContextDecision(ResponseTask):
         evidence = [shown * conditions[name] for name in ("motion", "colour")]
         contexts = [trial * (conditions["context"] == context).double() for context in (0, 1)]
         return torch.stack([*evidence, *contexts], 2)
+
+    def lay_out(self, conditions: Conditions, timeline: Timeline) -> Batch:
+        batch = super().lay_out(conditions, timeline)
+        if not self.from_onset:
+            return batch
+        trial = timeline.during(*timeline.steps)
+        due = trial & (timeline.since("stimulus") >= 0)
+        return batch._replace(targets=(due.unsqueeze(2) * self.answers(conditions)).float(), mask=trial)
+
+    def baseline(self) -> float:
+        """Return the loss of the best guess from the present input alone.
+
+        After the stimulus it is 0. With `from_onset` the stimulus counts too, and a noisy input shows a part of the
+        sign.
+        """
+        if not self.from_onset:
+            return super().baseline()
+        steps = {name: self.steps_of(longest) for name, (_, longest) in self.durations().items()}
+        unknown = steps["stimulus"] * (1 - self._shown_by_one_step()) + steps["delay"] + steps["response"]
+        return unknown / sum(steps.values())
+
+    def _shown_by_one_step(self) -> float:
+        """Return the mean square of the best guess of the sign from one noisy step of the relevant input."""
+        deviation = float(self.noise_deviation[0])
+        if not deviation:
+            return 1.0
+        coherences = torch.tensor(self.levels()["motion"], dtype=torch.float64)
+        edge = float(coherences.max()) + 8 * deviation
+        shown = torch.linspace(-edge, edge, 4001, dtype=torch.float64)
+        density = (-((shown - coherences[:, None]) / deviation).square() / 2).exp()
+        right, left = density[coherences > 0].sum(0), density[coherences < 0].sum(0)
+        return float(((right - left).square() / (right + left)).sum() / (right + left).sum())

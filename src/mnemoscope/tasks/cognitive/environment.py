@@ -172,5 +172,5 @@ def _table(trials: list[EnvironmentTrial], step: float | None) -> TrialTable:
         edges = torch.tensor([trial.epochs.get(name, (0, 0)) for trial in trials])
         epochs.append(Epoch(name, *edges.unbind(1)))
     ends = torch.tensor([len(trial.observations) for trial in trials])
-    epochs = [*epochs, Epoch("whole trial", torch.zeros_like(ends), ends)]  # the last: its stops are the lengths
-    return TrialTable(tuple(conditions), tuple(epochs), step)
+    epochs = [*epochs, Epoch("whole trial", torch.zeros_like(ends), ends)]
+    return TrialTable(tuple(conditions), tuple(epochs), step, ends)

@@ -24,7 +24,8 @@ class Trials(NamedTuple):
     @property
     def lengths(self) -> Int[Tensor, " trials"]:
         """Number of steps of each trial; what follows in the batch is padding."""
-        return self.table.epochs[-1].stops
+        assert self.table.lengths is not None
+        return self.table.lengths
 
 
 @dataclass(frozen=True)

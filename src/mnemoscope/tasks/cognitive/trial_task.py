@@ -144,11 +144,11 @@ class TrialTask(GeneratedTask):
         check_batch_request(size, number, split)
         return self._draw_trials(size, torch.Generator().manual_seed(generator_seed(seed, number, split)))
 
-    def grid(self, **levels: Sequence[float]) -> Trials:
+    def grid(self, **levels: float | Sequence[float]) -> Trials:
         """Return one trial for every combination of conditions, without noise and with epochs of fixed lengths.
 
         Args:
-            **levels: values of a condition that replace those of `levels()`.
+            **levels: values of a condition, or a single one, that replace those of `levels()`.
 
         """
         known = self.levels()
@@ -156,7 +156,10 @@ class TrialTask(GeneratedTask):
             if name not in known:
                 listed = ", ".join(known)
                 raise ValueError(f"There is no condition {name!r}: choose from {listed}.{did_you_mean(name, known)}")
-        columns = [torch.as_tensor(values, dtype=torch.float64) for values in {**known, **levels}.values()]
+        columns = [torch.as_tensor(values, dtype=torch.float64).flatten() for values in {**known, **levels}.values()]
+        empty = [name for name, column in zip(known, columns, strict=True) if not len(column)]
+        if empty:
+            raise ValueError(f"The condition {empty[0]!r} has no values: pass one or more, such as [0.1, 0.2].")
         combined = torch.cartesian_prod(*columns).reshape(-1, len(columns)).unbind(1)
         conditions = self.combine(dict(zip(known, combined, strict=True)))
         return self._build(conditions, Timeline(self.epoch_steps(conditions, None)))
@@ -182,6 +185,7 @@ class TrialTask(GeneratedTask):
             tuple(Condition(name, values, self.labels.get(name, ())) for name, values in columns.items()),
             tuple(timeline.epochs.values()),
             self.step,
+            next(reversed(timeline.epochs.values())).stops,
         )
         return Trials(self.lay_out(conditions, timeline), table)
 
