@@ -4,7 +4,10 @@ import pytest
 import torch
 
 import mnemoscope as ms
-from mnemoscope.training.forced_run import ForcedRun, prediction_score
+from mnemoscope.training.forced_run import ForcedRun
+from mnemoscope.training.least_squares import ridge
+from mnemoscope.training.network_fit import prediction_score
+from mnemoscope.training.unit_run import SPAN
 from tests.slow import SLOW
 
 
@@ -31,7 +34,7 @@ def test_a_correction_moves_the_state_to_the_data_that_are_known():
     data = torch.randn(2, 5, dtype=torch.float64)
     data[1, 2] = torch.nan
     state = torch.randn(2, 3, dtype=torch.float64)
-    corrected = ForcedRun(model, 0.2)._corrected(state, data, 0.5)
+    corrected = ForcedRun(model, 0.2).corrected(state, data, 0.5)
     for trial in range(2):
         known = ~data[trial].isnan()
         weights = model.readout.weight.detach()[known]
@@ -88,6 +91,76 @@ def test_the_fixed_points_of_an_easy_fit_are_those_of_the_planted_system():
     assert [value for _, value in by_kind] == pytest.approx([0, -1, 1], abs=0.3)
 
 
+def test_force_with_full_forcing_is_a_ridge_regression_of_each_unit_on_the_steps_at_which_it_is_known():
+    """A slow reference: with forcing 1, the state before each step is that of the data."""
+    recording, _ = bistable(trials=6, time=9, units=3)
+    activity, inputs = recording.activity, recording.inputs
+    activity[-2:, 0] = torch.nan  # a shorter trial
+    activity[-1, 3, 2] = torch.nan  # a unit that is missing
+    test = recording.part([1])
+    fit = ms.fit_network(
+        recording, units="recorded", method="force", forcing=1.0, updates=1, alpha=0.3, test=test, progress=False
+    )
+    rows = activity.flatten(0, 1)
+    mean = rows.nanmean(0)
+    spread = (rows - mean).square().nanmean(0).sqrt()
+    currents = ((activity - mean) / spread / SPAN).clamp(-0.95, 0.95).atanh()
+    cell = fit.model.cell
+    weights = torch.cat([cell.combined(), cell.drive, cell.bias.unsqueeze(1)], 1).detach()
+    ones = torch.ones(8, 6, 1, dtype=torch.float64)
+    features = torch.cat([currents[:-1].tanh(), inputs[1:], ones], 2)
+    targets = (currents[1:] - 0.8 * currents[:-1]) / 0.2
+    for unit in range(3):
+        known = ~targets[..., unit].isnan()
+        reference = ridge(features[known], targets[known][:, unit : unit + 1], 0.3)
+        torch.testing.assert_close(weights[unit : unit + 1], reference)
+    torch.testing.assert_close(fit.model.readout.weight.detach(), torch.diag(SPAN * spread))
+    torch.testing.assert_close(fit.model.readout.bias.detach(), mean)
+    assert fit.held_out_trials.tolist() == [0]
+
+
+@pytest.mark.parametrize("method", ["gradient", "force"])
+def test_units_of_a_network_are_the_recorded_units_and_hidden_ones(method):
+    recording, _ = bistable(trials=6, time=9, units=3)
+    recording.activity[:, ::2, 1] = torch.nan
+    options = {"units": "recorded", "method": method, "hidden_size": 2, "updates": 3, "progress": False}
+    fit = ms.fit_network(recording, **options)
+    assert fit.model.cell.combined().shape == (5, 5)
+    assert fit.model.readout.weight[:, 3:].eq(0).all()
+    assert torch.equal(fit.losses, ms.fit_network(recording, **options).losses)
+    if method == "force":
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            random = ms.cells.LeakyRNN(1, 5)
+        torch.testing.assert_close(fit.model.cell.combined()[3:], random.combined()[3:].double())
+    else:
+        assert float(fit.losses[-1]) < float(fit.losses[0])
+
+
+@SLOW
+@pytest.mark.parametrize("method", ["gradient", "force"])
+def test_a_network_of_recorded_and_hidden_units_has_the_fixed_points_of_the_planted_system(method):
+    recording, directions = bistable(noise=0.05)
+    slow = {"updates": 150, "learning_rate": 0.03, "hidden_size": 4}
+    options = slow if method == "gradient" else {"hidden_size": 12}
+    fit = ms.fit_network(recording, units="recorded", method=method, progress=False, **options)
+    points = ms.find_fixed_points(fit.model.cell)
+    rates = fit.model.readout(fit.model.cell.output(points.states.double())).detach()
+    variable = (rates - 3) @ directions / directions.square().sum()
+    by_kind = sorted(zip(points.kind, variable.tolist(), strict=True))
+    assert [kind for kind, _ in by_kind] == ["saddle", "stable", "stable"]
+    assert [value for _, value in by_kind] == pytest.approx([0, -1, 1], abs=0.3)
+
+
+def test_the_folds_of_a_recording_are_fitted_and_tested():
+    recording, _ = bistable(trials=6, time=6, units=3)
+    fits = [ms.fit_network(fit, test=test, updates=1, progress=False) for fit, test in recording.folds(3, "side")]
+    assert [fit.held_out_trials.tolist() for fit in fits] == [[0, 1]] * 3
+    longer = ms.Recording(torch.cat([recording.activity, recording.activity]))
+    shorter = ms.Recording(recording.activity)
+    assert ms.fit_network(shorter, test=longer, updates=1, warm_up=8, progress=False).warm_up == 8
+
+
 def test_networks_without_inputs_and_other_cells_are_fitted(capsys):
     recording, _ = bistable(trials=5, time=6, units=3)
     plain = ms.Recording(recording.activity)
@@ -117,3 +190,9 @@ def test_wrong_arguments_are_refused():
         ms.fit_network(infinite)
     with pytest.raises(ValueError, match="must see its whole state"):
         ms.fit_network(recording, cell=torch.nn.LSTM(1, 3), updates=1, progress=False)
+    with pytest.raises(ValueError, match='pass units="recorded"'):
+        ms.fit_network(recording, method="force")
+    with pytest.raises(ValueError, match="have 3 units or more"):
+        ms.fit_network(recording, units="recorded", cell=ms.cells.LeakyRNN(1, 2), progress=False)
+    with pytest.raises(ValueError, match="must have the units of the recording"):
+        ms.fit_network(recording, test=recording.select([0, 1]))

@@ -7,7 +7,8 @@ from mnemoscope.training.fine_tuning import fine_tune as fine_tune
 from mnemoscope.training.force import ForceRun as ForceRun, Snapshot as Snapshot, train_force as train_force
 from mnemoscope.training.least_squares import RecursiveLeastSquares as RecursiveLeastSquares, ridge as ridge
 from mnemoscope.training.loop import train as train
-from mnemoscope.training.recording_fit import NetworkFit as NetworkFit, fit_network as fit_network
+from mnemoscope.training.network_fit import NetworkFit as NetworkFit
+from mnemoscope.training.recording_fit import fit_network as fit_network
 from mnemoscope.training.result import NonFiniteLoss as NonFiniteLoss, TrainResult as TrainResult
 from mnemoscope.training.ridge_readout import fit_readout as fit_readout
 from mnemoscope.training.run_folder import RunFolder as RunFolder, load_model as load_model

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from mnemoscope.base.array_types import Float
 from mnemoscope.cells import Model
@@ -32,6 +34,10 @@ class ForcedRun:
                 'GRU, Elman or LeakyRNN(..., form="rate").'
             )
 
+    def parameters(self) -> Iterable[nn.Parameter]:
+        """Return the parameters that a fit changes."""
+        return self.model.parameters()
+
     def predict(
         self,
         activity: Float[Tensor, "time trials units"],
@@ -39,10 +45,10 @@ class ForcedRun:
         warm_up: int | None = None,
     ) -> Float[Tensor, "steps trials units"]:
         """Return predictions of steps 1, 2, ..., each from the data before; after `warm_up` steps without data."""
-        state, predictions = self._first_state(activity), []
+        state, predictions = self.first_state(activity), []
         for step in range(1, len(activity)):
             if step > 1 and (warm_up is None or step <= warm_up):
-                state = self._corrected(state, activity[step - 1], self.forcing)
+                state = self.corrected(state, activity[step - 1], self.forcing)
             state = self.model.cell(inputs[step], state)
             predictions.append(self._readout(state))
         return torch.stack(predictions)
@@ -51,18 +57,19 @@ class ForcedRun:
         self, activity: Float[Tensor, "time trials units"], inputs: Float[Tensor, "time trials features"]
     ) -> Float[Tensor, "time trials units"]:
         """Return the readout of every state after the data of its step have corrected it."""
-        state = self._first_state(activity)
+        state = self.first_state(activity)
         readouts = [self._readout(state)]
         for step in range(1, len(activity)):
-            state = self._corrected(self.model.cell(inputs[step], state), activity[step], self.forcing)
+            state = self.corrected(self.model.cell(inputs[step], state), activity[step], self.forcing)
             readouts.append(self._readout(state))
         return torch.stack(readouts)
 
-    def _first_state(self, activity: Tensor) -> Tensor:
+    def first_state(self, activity: Tensor) -> Tensor:
         """Return the states that agree with the first step of the data."""
-        return self._corrected(self.model.cell.initial_state(activity.shape[1]).double(), activity[0], 1.0)
+        return self.corrected(self.model.cell.initial_state(activity.shape[1]).double(), activity[0], 1.0)
 
-    def _corrected(self, state: Tensor, data: Float[Tensor, "trials units"], share: float) -> Tensor:
+    def corrected(self, state: Tensor, data: Float[Tensor, "trials units"], share: float) -> Tensor:
+        """Return a state that is moved a share of the way towards one that agrees with the data."""
         weights = self.model.linear_readout.weight.detach()
         known = ~data.isnan()
         if bool(known.all()):  # all trials share one gain
@@ -76,10 +83,3 @@ class ForcedRun:
 
     def _readout(self, state: Tensor) -> Tensor:
         return self.model.readout(self.model.cell.output(state))
-
-
-def prediction_score(predicted: Float[Tensor, "*shape"], data: Float[Tensor, "*shape"]) -> float:
-    """Return R^2 of standardised data, whose mean in the fitted trials is 0, over all numbers that are known."""
-    known = ~(data.isnan() | predicted.isnan())
-    rest = torch.where(known, predicted - data, 0.0).nan_to_num()
-    return float(1 - rest.square().sum() / torch.where(known, data, 0.0).nan_to_num().square().sum())

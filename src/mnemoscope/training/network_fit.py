@@ -1,0 +1,94 @@
+"""The result of fitting a network to a recording, and the scores on trials and units that were held out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from mnemoscope.base.array_types import Bool, Float, Int
+from mnemoscope.cells import Model
+from mnemoscope.training.forced_run import ForcedRun
+from mnemoscope.training.least_squares import ridge
+
+
+@dataclass(frozen=True)
+class NetworkFit:
+    """A network fitted to a recording, and how well it predicts trials and units that it was not fitted to.
+
+    Scores are R^2 on the held-out trials, relative to the mean of each unit in the others.
+    """
+
+    model: Model
+    """Its readout gives the activity of all units, in the unit of the recording."""
+    losses: Float[Tensor, " updates"]
+    """Mean squared error of each update, in units of each unit's variance."""
+    one_step: float
+    """Predictions of the next step, from a state that the data of all earlier steps correct."""
+    free: float
+    """Predictions after the warm-up without any further data."""
+    persistence: float
+    """The same steps, predicted by the last step of the warm-up: the score to exceed."""
+    co_smoothing: float
+    """Activity of held-out units, from a state that the other units alone correct."""
+    linear_co_smoothing: float
+    """The same units, by a linear regression on the others at the same step: the score to exceed."""
+    warm_up: int
+    """Steps of data before a free run."""
+    held_out_trials: Int[Tensor, " trials"]
+    """Numbers of the trials that the scores are measured on, in the recording, or in `test` where that was given."""
+    held_out_units: Int[Tensor, " units"]
+    """Numbers of the units whose activity is predicted from the others."""
+
+    def summary(self) -> str:
+        """Return the scores in sentences, with those of the simple alternatives."""
+        text = (
+            f"On {len(self.held_out_trials)} held-out trials, R^2 is {self.one_step:.2f} one step ahead, and "
+            f"{self.free:.2f} without data after {self.warm_up} steps ({self.persistence:.2f} if nothing changes). "
+            f"{len(self.held_out_units)} held-out units are predicted with {self.co_smoothing:.2f} "
+            f"({self.linear_co_smoothing:.2f} by linear regression)."
+        )
+        if not self.free > self.persistence:
+            text += " Its free runs are no better than persistence: do not read its dynamics as those of the data."
+        return text
+
+
+def prediction_score(predicted: Float[Tensor, "*shape"], data: Float[Tensor, "*shape"]) -> float:
+    """Return R^2 of standardised data, whose mean in the fitted trials is 0, over all numbers that are known."""
+    known = ~(data.isnan() | predicted.isnan())
+    rest = torch.where(known, predicted - data, 0.0).nan_to_num()
+    return float(1 - rest.square().sum() / torch.where(known, data, 0.0).nan_to_num().square().sum())
+
+
+@torch.no_grad()
+def held_out_scores(
+    run: ForcedRun,
+    activity: Float[Tensor, "time trials units"],
+    inputs: Float[Tensor, "time trials features"],
+    fitted: Bool[Tensor, " trials"],
+    hidden: Int[Tensor, " chosen"],
+    warm_up: int,
+) -> tuple[float, float, float, float, float]:
+    """Return the five scores on the trials that are not fitted, in the order of `NetworkFit`."""
+    tests, given = activity[:, ~fitted], inputs[:, ~fitted]
+    one_step = prediction_score(run.predict(tests, given), tests[1:])
+    free = run.predict(tests, given, warm_up=warm_up)
+    last = tests[warm_up - 1].expand(len(tests) - warm_up, -1, -1)
+    visible = tests.index_fill(2, hidden, torch.nan)
+    filtered = run.filter(visible, given)[..., hidden]
+    others = torch.ones(activity.shape[2], dtype=torch.bool).index_fill(0, hidden, False)
+    rows = activity[:, fitted].flatten(0, 1)
+    complete = ~rows.isnan().any(1)
+    if bool(complete.any()):
+        weights = ridge(rows[complete][:, others], rows[complete][:, hidden], 1.0)
+        linear = prediction_score(tests[..., others] @ weights.mT, tests[..., hidden])
+    else:
+        linear = float("nan")
+    return (
+        one_step,
+        prediction_score(free[warm_up - 1 :], tests[warm_up:]),
+        prediction_score(last, tests[warm_up:]),
+        prediction_score(filtered, tests[..., hidden]),
+        linear,
+    )
