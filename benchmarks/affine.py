@@ -127,7 +127,7 @@ def peer(family: str, x: Leaves) -> Tensor:
     qkv = (x["q"], _keys(x), x["v"])
     g, beta = (x[name].squeeze(-1) if name in x else None for name in ("g", "beta"))
     if family == "rwkv-7":
-        return rwkv7.chunk_rwkv7(x["q"], x["g"], x["k"], x["v"], -x["alpha"] * x["k"], x["k"], scale=1.0)[0]
+        return rwkv7.chunk_rwkv7(x["q"], x["g"], x["k"], x["v"], -x["k"], x["alpha"] * x["k"], scale=1.0)[0]
     run = {
         "retnet": retention.chunk_retention,
         "mamba-2": partial(simple_gla.chunk_simple_gla, g=g),

@@ -5,6 +5,7 @@ import torch
 
 import mnemoscope as ms
 from mnemoscope.cells import GRU, Stack, affine_layers
+from mnemoscope.cells.affine.parts import scan_states, step_state
 from tests.cells.test_affine_cells import CELLS
 from tests.slow import representatives
 
@@ -60,3 +61,17 @@ def test_a_model_encodes_its_inputs_and_padding_changes_nothing():
     [layer] = affine_layers(model, tokens, lengths=[6, 3])
     [whole] = affine_layers(model, tokens)
     close(layer.states()[:3], whole.states()[:3])
+
+
+@representatives("lru", "deltaproduct")
+@pytest.mark.parametrize("name", CELLS)
+def test_states_in_chunks_are_those_of_step_after_step(name):
+    cell = CELLS[name]().double()
+    xs = torch.randn(7, 2, 3, dtype=torch.float64)
+    [layer] = affine_layers(cell, xs, ms.scan(cell, xs[:2])[1])
+    S, expected = layer.start, []
+    for t in range(len(xs)):
+        S = step_state(layer.at(t), S)
+        expected.append(S)
+    for chunk in (1, 3, 64):
+        close(scan_states(layer.parts, layer.start, chunk), torch.stack(expected))

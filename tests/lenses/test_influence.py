@@ -133,7 +133,7 @@ def test_the_influence_through_a_network_is_its_jacobian(model, monkeypatch):
     torch.testing.assert_close(found.energies, expected, rtol=1e-10, atol=1e-13)
     some = model_path(model, tokens, rows=3)
     torch.testing.assert_close(some.energies, expected[:, some.rows])
-    monkeypatch.setattr(network_derivatives, "ROOM", 1)  # one pass at a time
+    monkeypatch.setattr(network_derivatives, "ROOM", {"cpu": 1})  # one pass at a time
     random = model_path(model, tokens, directions=12, rows=2)
     assert random.standard_error == pytest.approx((2 / 12) ** 0.5)
     assert float((random.energies.sum() / expected[:, random.rows].sum() - 1).abs()) < random.standard_error
@@ -149,7 +149,7 @@ def test_the_lens_starts_from_a_given_state(model):
 
 
 def test_a_long_input_takes_some_outputs_and_random_directions(model, monkeypatch):
-    monkeypatch.setattr(network_derivatives, "WORK", {"cpu": 1.0})
+    monkeypatch.setattr(network_derivatives, "WORK", {"cpu": 1})
     monkeypatch.setattr(network_derivatives, "DIRECTIONS", 1)
     found = model_path(model, torch.randint(5, (TIME, BATCH)))
     assert (found.rows.tolist(), found.directions) == ([0, TIME - 1], 1)
@@ -255,7 +255,7 @@ def test_the_value_path_alone_and_long_sequences(monkeypatch):
     from mnemoscope.lenses.exact_influence import lens
 
     monkeypatch.setattr(lens, "CELLS", 3)
-    monkeypatch.setattr(lens, "ROOM", 40)  # one head of one sequence at a time
+    monkeypatch.setattr(lens, "ROOM", {"cpu": 40})  # one head of one sequence at a time
     cell = trained("mlstm")
     found = ms.influence(cell, randn(5, 2, 3), full=False, model=False)
     assert found.cell == 2

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float, Inexact, Int
-from mnemoscope.cells.affine.parts import Parts, scale_sequence, scan_parts, step_state, transition
+from mnemoscope.cells.affine.parts import Parts, scale_sequence, scan_parts, scan_states, transition
 
 
 @runtime_checkable
@@ -113,12 +113,8 @@ class AffineLayer:
         return self.core.finish(self.reads(), self.features, self.scales)
 
     def states(self) -> Inexact[Tensor, "time batch heads keys values"]:
-        """Return S after every step, by the formula."""
-        S, states = self.start, []
-        for t in range(len(self.features)):
-            S = step_state(self.at(t), S)
-            states.append(S)
-        return torch.stack(states)
+        """Return S after every step."""
+        return scan_states(self.parts, self.start)
 
     def at(self, step: int) -> Parts:
         """Return the parts of one step, (batch, ...)."""

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from mnemoscope.base.array_types import Bool, Float, Inexact
 from mnemoscope.kernels.affine import affine_scan
@@ -135,6 +136,41 @@ def step_state(parts: Parts, S: Inexact[Tensor, "*batch heads keys values"]) -> 
     for part in parts.each():
         S = _carry(part, S) + part.keys.unsqueeze(-1) * part.values.unsqueeze(-2)
     return S
+
+
+def scan_states(
+    parts: Parts, S: Inexact[Tensor, "batch heads keys values"], chunk: int = 64
+) -> Inexact[Tensor, "time batch heads keys values"]:
+    """Return the states after every step, all of which are in memory together.
+
+    Chunks of steps run side by side, each from an empty state and beside the product of its operators, by which the
+    state at the end of the chunk before is added: of time + time / chunk small operations one after the other, as many
+    as a chunk has steps and as there are chunks are left.
+    """
+    time = len(parts.queries)
+    chunk = min(chunk, time)
+    chunks = -(-time // chunk)
+    missing = chunks * chunk - time  # steps without effect
+    padded = [pad(x, (0, 0) * (x.dim() - 1) + (0, missing)) if missing else x for x in parts.tensors()]
+    steps = [x.unflatten(0, (chunks, chunk)) for x in padded]
+    keys = S.shape[-2]
+    operator = torch.ones(keys, 1) if parts.erase is None else torch.eye(keys)
+    operator = operator.to(S).expand(chunks, *S.shape[:2], -1, -1)
+    local = torch.zeros_like(S).expand(chunks, *S.shape)
+    states, operators = [], []
+    for j in range(chunk):
+        q, k, v, g, *erased = (x[:, j] for x in steps)
+        erase = (erased[0], erased[1]) if parts.erase is not None else None
+        step = Parts(q, k, v, g, erase, None, parts.micro_steps)
+        local, operator = step_state(step, local), carry_state(step, operator)
+        states.append(local)
+        operators.append(operator)
+    found = torch.stack(states, 1)  # (chunks, steps, batch, heads, keys, values)
+    for number in range(chunks):
+        product = torch.stack([operator[number] for operator in operators])
+        found[number] += product * S if parts.erase is None else product @ S
+        S = found[number, -1]
+    return found.flatten(0, 1)[:time]
 
 
 def carry_state(parts: Parts, S: Inexact[Tensor, "*batch heads keys columns"]) -> Inexact[Tensor, "..."]:

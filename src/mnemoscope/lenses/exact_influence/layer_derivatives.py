@@ -24,6 +24,7 @@ from torch import Tensor
 
 from mnemoscope.base.array_types import Float, Inexact
 from mnemoscope.cells.affine.layer import AffineLayer, LayerInputs
+from mnemoscope.lenses.exact_influence.device_limits import of_device
 from mnemoscope.lenses.exact_influence.local_derivatives import LocalDerivatives, Sketch
 from mnemoscope.lenses.exact_influence.readers import Readers, carried_to_end
 
@@ -36,8 +37,8 @@ COLUMNS = (8, 2)
 ROOM = 64_000_000
 """Numbers of derivatives of features and states that are in memory at a time, roughly."""
 
-SQUARES = 4_000_000
-"""Products of readers that are in memory at a time."""
+SQUARES = {"cpu": 4_000_000, "cuda": 256_000_000}
+"""Products of readers that are in memory at a time: few, so that they stay in the cache of a CPU."""
 
 
 class FullPath(NamedTuple):
@@ -169,7 +170,7 @@ class _Plain(_Carried):
             vectors[:, step] = carried[..., i, j] * twice
         del grams
         size, (_, _, batch, heads, numbers) = self.readers.size, vectors.shape
-        rows = max(1, SQUARES // (batch * heads * numbers))
+        rows = max(1, of_device(SQUARES, vectors) // (batch * heads * numbers))
         for chunk, r in self.readers.across():
             first, after = chunk * size, (chunk + 1) * size
             sources = vectors[chunk].transpose(0, 1).flatten(2)  # (batch, steps, heads numbers)

@@ -15,8 +15,9 @@ from mnemoscope.base.progress import show_slow
 from mnemoscope.base.validation import check_whole
 from mnemoscope.cells import Lengths, Model, Network, affine_layers, as_cell, read_inputs
 from mnemoscope.cells.affine.layer import AffineLayer
-from mnemoscope.cells.affine.parts import step_state
+from mnemoscope.cells.affine.parts import scan_states
 from mnemoscope.cells.state import State
+from mnemoscope.lenses.exact_influence.device_limits import of_device
 from mnemoscope.lenses.exact_influence.layer_derivatives import full_path
 from mnemoscope.lenses.exact_influence.network_derivatives import model_path
 from mnemoscope.lenses.exact_influence.result import Influence, LayerInfluence
@@ -31,8 +32,8 @@ from mnemoscope.lenses.exact_influence.summaries import (
 from mnemoscope.lenses.exact_influence.value_path import value_energies
 from mnemoscope.lenses.token_labels import Labels, read_labels
 
-ROOM = 16_000_000
-"""Numbers of value paths that are in memory at a time."""
+ROOM = {"cpu": 16_000_000, "cuda": 256_000_000}
+"""Numbers of value paths, or of states, that are in memory at a time."""
 CELLS = 512
 """Rows and columns of the matrices of a result."""
 
@@ -99,23 +100,20 @@ def influence(
         part, first = _of_layer(layer, steps, share, size, (directions, seed) if full else None)
         found.append(part)
         total += first / first.sum().clamp_min(torch.finfo(first.dtype).tiny)
-    result = Influence(
-        tuple(found),
-        steps,
-        next(iter(read_labels(labels, given.xs, steps.tolist())), ()),
-        *_of_tokens(total, torch.arange(time), int(steps[0])),
-        share,
-        size,
-    )
+    names = next(iter(read_labels(labels, given.xs, steps.tolist())), ())
     if not model:
-        return result
+        of_tokens = _of_tokens(total, torch.arange(time), int(steps[0]))
+        return Influence(tuple(found), steps, names, *of_tokens, share, size)
     runnable = (network if isinstance(network, Model) else cell).time_first()
     path = model_path(runnable, given.xs, mask, state, rows=rows, directions=directions, seed=seed)
     of_tokens = _of_tokens(path.energies[0], path.rows, int(steps[0]))
-    return replace(
-        result,
-        retention=of_tokens[0],
-        kept=of_tokens[1],
+    return Influence(
+        tuple(found),
+        steps,
+        names,
+        *of_tokens,
+        share,
+        size,
         model=_pooled(path.energies[0], (1, size)),
         rows=path.rows,
         model_curves=lag_curve(path.energies, path.rows, steps),
@@ -133,7 +131,7 @@ def _of_layer(
     sequences = torch.arange(len(lengths), device=rows.device)
     parts = [
         _of_values(layer.first_steps(len(rows), some), rows, lengths[some], share)
-        for some in sequences.split(max(1, ROOM // len(rows) ** 2))
+        for some in sequences.split(max(1, of_device(ROOM, rows) // len(rows) ** 2))
     ]
     first = parts[0][0]
     curves, lives, spans, numbers = (torch.cat([part[i] for part in parts]) for i in range(1, 5))
@@ -142,9 +140,10 @@ def _of_layer(
     if full is None:
         return found, first
     path = full_path(layer, *full)
-    energies = path.energies.double().masked_fill(rows.unsqueeze(-1) >= lengths[:, None, None], 0.0).cpu()
-    of_full = {"full": _pooled(energies[0], (size, size)), "full_error": path.standard_error}
-    return replace(found, full_curves=lag_curve(energies, rows.cpu(), lengths.cpu()), **of_full), energies[0]
+    energies = path.energies.double().masked_fill(rows.unsqueeze(-1) >= lengths[:, None, None], 0.0)
+    first, curves = energies[0].cpu(), lag_curve(energies, rows, lengths).cpu()
+    of_full = {"full": _pooled(first, (size, size)), "full_error": path.standard_error}
+    return replace(found, full_curves=curves, **of_full), first
 
 
 def _of_values(
@@ -152,10 +151,10 @@ def _of_values(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Return the value path of the first of some sequences, its curves, and the summaries of each head."""
     time, batch, heads = layer.parts.queries.shape[:3]
-    total, columns = torch.zeros(batch, time, time, dtype=torch.float64), []
+    total, columns = torch.zeros(batch, time, time, dtype=torch.float64, device=rows.device), []
     past_end = rows.unsqueeze(-1) >= lengths[:, None, None, None]
     short, denominators = bool(past_end.any()), layer.denominators()
-    for some in _slices(heads, ROOM // (batch * time**2)):
+    for some in _slices(heads, of_device(ROOM, rows) // (batch * time**2)):
         energies = value_energies(layer, some, denominators)
         energies = energies.masked_fill(past_end, 0.0) if short else energies
         each = lengths.unsqueeze(1).expand(energies.shape[:2])
@@ -165,10 +164,10 @@ def _of_values(
             participations(energies, rows, each),
         )
         columns.append([x.double().cpu() for x in summaries])
-        total += energies.sum(1).cpu()
+        total += energies.sum(1)
     joined = (torch.cat(parts, 1) for parts in zip(*columns, strict=True))
     lives, spans, numbers = joined
-    return total[0], lag_curve(total, rows.cpu(), lengths.cpu()), lives, spans, numbers
+    return total[0].cpu(), lag_curve(total, rows, lengths).cpu(), lives, spans, numbers
 
 
 def _slices(number: int, size: int) -> list[slice]:
@@ -180,11 +179,12 @@ def _state_norms(layer: AffineLayer) -> Float[Tensor, " time"]:
     """Return the norm of the state of all heads along the first sequence."""
     first = layer.first_steps(len(layer.features), torch.zeros(1, dtype=torch.long, device=layer.features.device))
     S, norms = first.start, []
-    for t in range(len(first.features)):
-        S = step_state(first.at(t), S)
-        squares = S.abs().square().sum((-2, -1))[0].double()
-        norms.append(squares if first.scales is None else squares * torch.exp(2 * first.scales[t, 0].double()))
-    return torch.stack(norms).sum(-1).sqrt().cpu()
+    for steps in torch.arange(len(first.features)).split(max(1, of_device(ROOM, S) // S.numel())):
+        states = scan_states(first.between(int(steps[0]), int(steps[-1]) + 1), S)
+        squares = states.abs().square().sum((-2, -1))[:, 0].double()
+        norms.append(squares if first.scales is None else squares * torch.exp(2 * first.scales[steps, 0].double()))
+        S = states[-1]
+    return torch.cat(norms).sum(-1).sqrt().cpu()
 
 
 def _of_tokens(

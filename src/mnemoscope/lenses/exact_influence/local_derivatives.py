@@ -19,7 +19,7 @@ from torch.autograd import forward_ad
 
 from mnemoscope.base.array_types import Float, Inexact
 from mnemoscope.cells.affine.layer import AffineLayer, LayerInputs
-from mnemoscope.cells.affine.parts import Parts, carry_back, step_state
+from mnemoscope.cells.affine.parts import Parts, carry_back, scan_states
 
 Sketch = Float[Tensor, "heads directions values columns"] | None
 """Columns by which the values of each head are multiplied along each direction; None for the values themselves."""
@@ -88,10 +88,7 @@ class LocalDerivatives:
             flat = sketch.transpose(1, 2).flatten(2)  # (heads, values, directions columns)
             S = layer.start @ flat.to(layer.start.dtype)
             values = (layer.parts.values.unsqueeze(-2) @ flat.to(layer.parts.values.dtype)).squeeze(-2)
-        states = torch.empty(len(values) + 1, *S.shape, dtype=S.dtype, device=S.device)
-        states[0] = S
-        for t in range(len(values)):
-            states[t + 1] = step_state(layer.at(t)._replace(values=values[t]), states[t])
+        states = torch.cat([S.unsqueeze(0), scan_states(layer.parts._replace(values=values), S)])
         if sketch is None:
             return states.unsqueeze(-2).expand(*states.shape[:-1], number, -1)
         return states.unflatten(-1, (number, -1))

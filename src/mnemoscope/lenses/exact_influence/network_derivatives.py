@@ -21,14 +21,15 @@ from mnemoscope.cells import Cell, Model, scan
 from mnemoscope.cells.pretrained.module_cell import ModuleCell
 from mnemoscope.cells.sequence import without_masked
 from mnemoscope.cells.state import State, map_state
+from mnemoscope.lenses.exact_influence.device_limits import of_device
 
-WORK = {"cpu": 2e11, "cuda": 2e13}
+WORK = {"cpu": 200_000_000_000, "cuda": 3_000_000_000_000}
 """Multiplications and additions up to which every output is differentiated in every direction, some seconds."""
-OVERHEAD = 1e5
+OVERHEAD = 100_000
 """Multiplications and additions that take as long as the overhead of one step."""
 DIRECTIONS = 4
 """Random directions of each output otherwise, for as many outputs as fit."""
-ROOM = 4_000_000
+ROOM = {"cpu": 4_000_000, "cuda": 1_000_000_000}
 """Numbers of inputs and weights of activations that are in memory at a time, roughly."""
 
 
@@ -84,7 +85,7 @@ def model_path(
     chosen = torch.linspace(time - 1, 0, min(rows or time, time)).round().long().unique()
     generator = torch.Generator().manual_seed(seed)
     energies = torch.zeros(batch, len(chosen), time, dtype=torch.float64)
-    copies = max(1, ROOM // (time * runner.width(xs)))
+    copies = max(1, of_device(ROOM, xs) // (time * runner.width(xs)))
     for sequences, outputs, which in _passes(batch, len(chosen), number, copies):
         if directions:
             seeds = 2.0 * torch.randint(2, (*which.shape, size), generator=generator) - 1
@@ -129,7 +130,7 @@ class _Runner:
         """Return how many backward passes of each sequence take some seconds."""
         weights = sum(weight.numel() for weight in self.cell.parameters())
         each = xs.shape[0] * xs.shape[1] * (6 * weights + OVERHEAD)
-        return int(WORK["cuda" if xs.device.type == "cuda" else "cpu"] / each)
+        return of_device(WORK, xs) // each
 
     def width(self, xs: Tensor) -> int:
         """Return roughly how many numbers a step keeps for the backward pass."""
@@ -146,10 +147,11 @@ class _Runner:
     ) -> Float[Tensor, "copies time"]:
         """Return the squared norms of the gradients of `seeds . y_step` by all inputs, the sums over the passes.
 
-        Each copy is one of the sequences, and has one step. Inputs after the last of these steps are left out.
+        Each copy is one of the sequences, and has one step. On a CPU, inputs after the last of these steps are left
+        out; kernels of a GPU would be compiled for many lengths.
         """
         copies, sequences, steps = (x.to(xs.device) for x in (torch.arange(len(steps)), sequences, steps))
-        xs = xs[: int(steps.max()) + 1, sequences]
+        xs = xs[: len(xs) if xs.is_cuda else int(steps.max()) + 1, sequences]
         encoded = xs if self.model is None else self.model.encode(xs)
         with torch.enable_grad(), _embeddings(self.cell) as embedded:
             leaves: list[Tensor] = embedded
