@@ -59,7 +59,7 @@ def fit_network(
             et al. 2021). Its matrix `fit.model.cell.combined()` has a weight for each pair of them.
         method: "gradient" for Adam on all weights; "force" for recursive least squares while the network runs
             (Sussillo & Abbott 2009), which is faster and needs `units="recorded"`. Hidden units keep random weights.
-        hidden_size: number of units of a latent network, 8 by default; of hidden units in addition to the recorded ones,
+        hidden_size: number of units of a latent network, 8 by default; of hidden units in addition to recorded ones,
             which stand for neurons that were not recorded, 0 by default.
         cell: the network to train. A latent one has a state of one tensor; a leaky rate network of tanh units by
             default. For recorded units a `LeakyRNN` in the current form.
