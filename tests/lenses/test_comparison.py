@@ -11,10 +11,11 @@ from scipy.linalg import expm
 
 import mnemoscope as ms
 from mnemoscope.lenses.comparison.alignment import align_operators, cosine_bound
+from mnemoscope.lenses.comparison.delays import delay_products, embed_delays
 from mnemoscope.lenses.comparison.geometry import centred, cka_cosine, procrustes_cosine
 from mnemoscope.lenses.comparison.grouping import scale_to_plane, silhouettes
 from mnemoscope.lenses.comparison.input_operators import fit_input_operators
-from mnemoscope.lenses.comparison.operators import embed_delays, principal_embedding
+from mnemoscope.lenses.comparison.operators import principal_embedding
 from mnemoscope.lenses.comparison.planted import planted_activity
 from mnemoscope.lenses.comparison.surrogates import draw_surrogate
 from mnemoscope.lenses.comparison.topology import Point, portrait_distance
@@ -87,38 +88,77 @@ def test_defective_operators_are_aligned():
 # --- operators of activity ------------------------------------------------------------------------------------------
 
 
+def ragged(*shape):
+    """Return activity whose trials end 0, 3, 6, ... steps before the last one; the last trial has no step."""
+    activity = normal(*shape).numpy()
+    for trial in range(shape[1]):
+        activity[shape[0] - 3 * trial :, trial] = np.nan
+    activity[:, -1] = np.nan
+    return activity
+
+
 def test_delays_stay_within_trials_of_unequal_length():
-    activity = torch.arange(10.0).reshape(5, 2, 1).clone()
-    activity[3:, 1] = torch.nan
+    activity = np.arange(10.0).reshape(5, 2, 1)
+    activity[3:, 1] = np.nan
     embedded = embed_delays(activity, 2, 2)
     assert embedded[:, 0].tolist() == [[4.0, 0.0], [6.0, 2.0], [8.0, 4.0]]
-    assert embedded[:, 1, 0].isnan().tolist() == [False, True, True]
+    assert np.isnan(embedded[:, 1, 0]).tolist() == [False, True, True]
     with pytest.raises(ValueError, match="Pass fewer delays"):
         embed_delays(activity, 5)
+    with pytest.raises(ValueError, match="the longest has 3"):
+        delay_products(activity[:, 1:], 2, 2)
 
 
-def test_the_operator_is_the_regression_on_singular_vectors():
-    activity = normal(30, 3, 4).cumsum(0)
-    embedded = embed_delays(activity, 3)
-    V = np.linalg.svd(embedded.flatten(0, 1).numpy(), full_matrices=False)[0].reshape(28, 3, 12)[:, :, :5]
-    before, after = V[:-1].reshape(-1, 5), V[1:].reshape(-1, 5)
+@pytest.mark.parametrize(("delays", "interval"), [(1, 1), (4, 1), (3, 2), (2, 5)])
+@pytest.mark.parametrize("activity", [normal(20, 3, 2).numpy(), ragged(20, 5, 3)], ids=["equal", "ragged"])
+@pytest.mark.parametrize("few", [0, 10**9], ids=["by lags", "by definition"])
+def test_products_of_the_embedding_need_no_embedding(activity, delays, interval, few, monkeypatch):
+    monkeypatch.setattr("mnemoscope.lenses.comparison.delays.FEW", few)
+    embedded = embed_delays(activity, delays, interval)
+    before, after = (part.reshape(-1, embedded.shape[2]) for part in (embedded[:-1], embedded[1:]))
+    followed, rows = ~np.isnan(after).any(1), embedded[~np.isnan(embedded).any(2)]
+    found = delay_products(activity, delays, interval)
+    assert np.allclose(found.all, rows.T @ rows, atol=1e-12)
+    assert np.allclose(found.before, before[followed].T @ before[followed], atol=1e-12)
+    assert np.allclose(found.following, before[followed].T @ after[followed], atol=1e-12)
+
+
+@pytest.mark.parametrize("units", [4, 40, 70], ids=["few units", "few steps", "many units"])
+@pytest.mark.parametrize("missing", [False, True])
+def test_the_operator_is_the_regression_on_singular_vectors(units, missing):
+    activity = normal(30, 3, units).cumsum(0)
+    activity[:, :, -1] = activity[:, :, 0]  # a direction without variance
+    if missing:
+        activity[20:, 1] = torch.nan
+    embedded = embed_delays(activity.numpy(), 3)
+    present = ~np.isnan(embedded).any(2)
+    V = np.full((28, 3, 5), np.nan)
+    vectors, singular_values, _ = np.linalg.svd(embedded[present], full_matrices=False)
+    V[present] = vectors[:, :5]
+    before, after = (part[present[1:]] for part in (V[:-1], V[1:]))
     expected = np.linalg.lstsq(before, after, rcond=None)[0].T
-    found = principal_embedding(activity, 3).operator(5, 0.0).numpy()
+    embedding = principal_embedding(activity, 3)
+    found = embedding.operator(5, 0.0)
     assert np.allclose(np.abs(found), np.abs(expected), atol=1e-8)  # singular vectors have arbitrary signs
     assert np.allclose(np.linalg.eigvals(found).prod(), np.linalg.eigvals(expected).prod(), atol=1e-8)
+    shares = np.cumsum(singular_values**2) / (singular_values**2).sum()
+    assert np.allclose(embedding.variance, shares[: len(embedding.variance)])
 
 
 def test_missing_directions_are_padded_with_zeros():
     activity = normal(20, 4, 2) @ normal(2, 5, seed=1)
     operator = principal_embedding(activity, 1).operator(4, 0.0)
-    assert operator[:2, :2].abs().min() > 0
-    assert operator[2:].abs().max() == operator[:, 2:].abs().max() == 0
+    assert np.abs(operator[:2, :2]).min() > 0
+    assert np.abs(operator[2:]).max() == np.abs(operator[:, 2:]).max() == 0
 
 
-def test_few_samples_of_many_units_give_the_same_operator_as_their_principal_coordinates():
-    activity = normal(6, 2, 40)
-    values = principal_embedding(activity, 1).singular_values
-    assert torch.allclose(values, torch.linalg.svdvals(activity.flatten(0, 1)), atol=1e-8)
+def test_leading_singular_values_are_those_of_the_whole_embedding():
+    for shape in ((6, 2, 40), (50, 4, 30)):
+        activity = normal(*shape)
+        values = principal_embedding(activity, 3).singular_values
+        embedded = embed_delays(activity.numpy(), 3)
+        expected = np.linalg.svd(embedded.reshape(-1, embedded.shape[2]), compute_uv=False)
+        assert np.allclose(values, expected[: len(values)], atol=1e-8)
 
 
 # --- geometry -------------------------------------------------------------------------------------------------------

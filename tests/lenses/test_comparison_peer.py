@@ -23,7 +23,7 @@ def test_distances_agree_with_those_of_dsa_metric(row):
     assert (found <= theirs + 1e-5).all()  # never a worse optimum
     if row["score"] == "wasserstein":
         assert np.allclose(found, theirs, atol=1e-3)
-    assert np.allclose(found, row["ours"], atol=1e-4)
+    assert (found <= np.array(row["ours"]) + 1e-3).all()  # nor one worse than the recorded one
 
 
 def test_random_matrices_are_aligned_at_least_as_well_as_by_dsa_metric():

@@ -12,6 +12,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from mnemoscope.base.array_types import Int
 from mnemoscope.cells import Lengths, Model, as_cell, read_inputs
+from mnemoscope.lenses.comparison.delays import is_finite
 from mnemoscope.lenses.dynamics import Dynamics
 from mnemoscope.lenses.recording import Recording, record_activity
 
@@ -38,6 +39,8 @@ def inputs_of_each(systems: Sequence[Any], inputs: Inputs) -> list[Any]:
 
 def lengths_of(recording: Recording) -> Int[Tensor, " trials"]:
     """Return the number of steps of each trial."""
+    if is_finite(recording.activity.numpy()):
+        return torch.full((recording.trials,), len(recording.activity))
     return recording.present.sum(0)
 
 
@@ -72,6 +75,8 @@ def _with_inputs(activity: Tensor, inputs: Any) -> Recording:
 
 
 def _checked(recording: Recording, name: str) -> Recording:
+    if is_finite(recording.activity.numpy()):
+        return recording
     present = recording.present
     if not bool(present.any()):
         raise ValueError(f"{name} has no activity: all its numbers are NaN.")

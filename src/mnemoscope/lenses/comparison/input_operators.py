@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -16,6 +17,9 @@ from mnemoscope.base.array_types import Float
 
 SMALLEST = 1e-10
 """Directions of the past and of the future inputs below this share of the largest variance are left out."""
+
+SMALLEST_STATE = 1e-7
+"""States with a singular value below this share of the largest count as rounding."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +33,7 @@ class InputOperators:
     singular_values: Float[Tensor, " future"]
     """Singular values of the explained future outputs; their decay shows the order of the system."""
 
-    @property
+    @cached_property
     def controllability(self) -> Float[Tensor, "rank columns"]:
         """`[B, A B, A^T B, A^2 B, (A^T)^2 B, ...]` with powers below the rank.
 
@@ -73,11 +77,14 @@ def fit_input_operators(
     past = torch.cat([past_inputs, past_outputs], 2)[usable].double()
     future, driven = future_outputs[usable].double(), future_inputs[usable].double()
     # Oblique projection: the part of the future that the past explains for given future inputs.
-    coefficients = _least_squares(torch.cat([driven, past], 1), future)[driven.shape[1] :]
-    _, values, right = torch.linalg.svd(_thin(past) @ coefficients, full_matrices=False)
-    found = min(rank, int((values > 1e-9 * values[0]).sum()))
+    regressors = torch.cat([driven, past], 1)
+    products = regressors.T @ regressors
+    coefficients = _least_squares(products, regressors.T @ future)[driven.shape[1] :]
+    thin = _square_root(products[driven.shape[1] :, driven.shape[1] :])
+    _, values, right = torch.linalg.svd(thin @ coefficients, full_matrices=False)
+    found = min(rank, int((values > SMALLEST_STATE * values[0]).sum()))
     states = torch.full((*usable.shape, found), torch.nan, dtype=torch.float64)
-    states[usable] = past @ coefficients @ right[:found].T / values[:found].sqrt()
+    states[usable] = past @ (coefficients @ right[:found].T / values[:found].sqrt())
     now, after = states[:-1], states[1:]
     followed = usable[:-1] & usable[1:]
     regressors = torch.cat([now[followed], inputs[delays : delays + len(now)][followed].double()], 1)
@@ -128,14 +135,15 @@ def _windows(values: Tensor, delays: int) -> tuple[Tensor, Tensor, Tensor]:
     return past, future, within
 
 
-def _least_squares(regressors: Tensor, targets: Tensor) -> Tensor:
-    """Return the solution of smallest norm; directions of the regressors near 0 are left out."""
-    squares, axes = torch.linalg.eigh(regressors.T @ regressors)
+def _least_squares(products: Tensor, targets: Tensor) -> Tensor:
+    """Return the solution of smallest norm of `products @ solution = targets`; directions near 0 are left out."""
+    squares, axes = torch.linalg.eigh(products)
     kept = squares > SMALLEST * squares[-1]
     inverse = torch.where(kept, 1 / squares.clamp_min(1e-300), 0.0)
-    return axes @ (inverse[:, None] * (axes.T @ (regressors.T @ targets)))
+    return axes @ (inverse[:, None] * (axes.T @ targets))
 
 
-def _thin(rows: Tensor) -> Tensor:
-    """Return a matrix with fewer rows and the same products with itself."""
-    return torch.linalg.qr(rows, mode="r")[1]
+def _square_root(products: Tensor) -> Tensor:
+    """Return a matrix R with `R^T R` equal to the given products."""
+    squares, axes = torch.linalg.eigh(products)
+    return squares.clamp_min(0).sqrt()[:, None] * axes.T

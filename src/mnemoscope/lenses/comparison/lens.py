@@ -15,7 +15,12 @@ from mnemoscope.base.validation import check_whole, is_number
 from mnemoscope.cells import Lengths
 from mnemoscope.lenses.comparison.activity import Inputs, lengths_of, read_systems
 from mnemoscope.lenses.comparison.methods import GEOMETRIES, Dynamical, Geometry, InputDriven, Method
-from mnemoscope.lenses.comparison.operators import default_delays, default_rank, principal_embedding
+from mnemoscope.lenses.comparison.operators import (
+    LARGEST_RANK,
+    default_delays,
+    default_rank,
+    principal_embedding,
+)
 from mnemoscope.lenses.comparison.result import Comparison
 from mnemoscope.lenses.comparison.surrogates import SURROGATES, draw_surrogate
 from mnemoscope.lenses.comparison.topology import compare_topology
@@ -106,8 +111,7 @@ def compare(
     if method == "topology":
         return Comparison(names=labels, seed=seed, **facts, **compare_topology(systems, inputs, labels, draws, seed))
     recordings = read_systems(systems, inputs, lengths)
-    chosen, settings = _method(method, scored, recordings, delays, interval, rank, ridge, starts, seed)
-    features = [chosen.feature(recording) for recording in recordings]
+    chosen, features, settings = _method(method, scored, recordings, delays, interval, rank, ridge, starts, seed)
     distances, details = _all_pairs(chosen, features)
     generator = seeded_generator(seed)
     return Comparison(
@@ -152,28 +156,36 @@ def _method(
     ridge: float,
     starts: int,
     seed: int,
-) -> tuple[Method, dict[str, Any]]:
-    """Return the method with its settings, and the settings that the result keeps."""
+) -> tuple[Method, list[Any], dict[str, Any]]:
+    """Return the method with its settings, the feature of each recording, and the settings that the result keeps."""
     if method in GEOMETRIES:
         _check_correspondence(recordings)
-        return Geometry(GEOMETRIES[method], score), {}
-    lengths = torch.cat([lengths_of(recording) for recording in recordings])
-    shortest = int(lengths[lengths > 0].min())  # a trial without any step has none to embed
+        geometry = Geometry(GEOMETRIES[method], score)
+        return geometry, [geometry.feature(recording) for recording in recordings], {}
     if method == "input-dsa" and any(recording.inputs is None for recording in recordings):
         raise ValueError("InputDSA needs the inputs of every system: pass inputs=..., one for all or a list.")
-    delays = default_delays(shortest) if delays is None else delays
-    check_whole(1, delays=delays)
-    embeddings = [principal_embedding(recording.activity, delays, interval) for recording in recordings]
-    rank = default_rank(embeddings) if rank is None else rank
-    check_whole(1, rank=rank)
+    delays = _delays(recordings) if delays is None else delays
+    check_whole(1, delays=delays, **({} if rank is None else {"rank": rank}))
     largest = delays * max(recording.size for recording in recordings)
-    if rank > largest:
+    if rank is not None and rank > largest:
         raise ValueError(f"rank={rank} exceeds {largest}, the number of delays times that of the units: lower it.")
-    variance = torch.stack([each.variance[min(rank, len(each.variance)) - 1] for each in embeddings])
+    embeddings = []
+    if method == "dsa" or rank is None:
+        most = max(rank or LARGEST_RANK, 1)
+        embeddings = [principal_embedding(recording.activity, delays, interval, most) for recording in recordings]
+    rank = default_rank(embeddings) if rank is None else rank
     if method == "input-dsa":
-        return InputDriven(delays, rank, ridge, score), {"delays": delays, "rank": rank}
-    settings = {"delays": delays, "rank": rank, "variance": variance}
-    return Dynamical(delays, interval, rank, ridge, score, starts, seed), settings
+        driven = InputDriven(delays, rank, ridge, score)
+        return driven, [driven.feature(recording) for recording in recordings], {"delays": delays, "rank": rank}
+    variance = torch.tensor([each.variance[min(rank, len(each.variance)) - 1] for each in embeddings])
+    dynamical = Dynamical(delays, interval, rank, ridge, score, starts, seed)
+    features = [dynamical.read(embedding) for embedding in embeddings]
+    return dynamical, features, {"delays": delays, "rank": rank, "variance": variance}
+
+
+def _delays(recordings: list[Recording]) -> int:
+    lengths = torch.cat([lengths_of(recording) for recording in recordings])
+    return default_delays(int(lengths[lengths > 0].min()))  # a trial without any step has none to embed
 
 
 def _check_correspondence(recordings: list[Recording]) -> None:

@@ -6,15 +6,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
 import torch
 from scipy.optimize import linear_sum_assignment
 from torch import Generator, Tensor
 
-from mnemoscope.base.array_types import Float
+from mnemoscope.base.array_types import Float, Inexact
 from mnemoscope.lenses.comparison.alignment import align_operators
 from mnemoscope.lenses.comparison.geometry import Samples, centred, cka_cosine, procrustes_cosine
 from mnemoscope.lenses.comparison.input_operators import InputOperators, compare_input_operators, fit_input_operators
-from mnemoscope.lenses.comparison.operators import principal_embedding
+from mnemoscope.lenses.comparison.operators import Embedding, principal_embedding
 from mnemoscope.lenses.recording import Recording
 
 Distances = Float[Tensor, " pairs"]
@@ -76,13 +77,25 @@ class Dynamical:
     starts: int = 8
     seed: int = 0
 
-    def feature(self, recording: Recording) -> Float[Tensor, "rank rank"]:
-        return principal_embedding(recording.activity, self.delays, self.interval).operator(self.rank, self.ridge)
+    def embed(self, recording: Recording) -> Embedding:
+        """Return the delay embedding of a recording."""
+        return principal_embedding(recording.activity, self.delays, self.interval, self.rank)
 
-    def distances(self, first: Sequence[Tensor], second: Sequence[Tensor]) -> tuple[Distances, dict[str, Distances]]:
+    def feature(self, recording: Recording) -> np.ndarray:
+        return self.read(self.embed(recording))
+
+    def read(self, embedding: Embedding) -> np.ndarray:
+        """Return the operator (rank, rank) of an embedding, or its eigenvalues if they are compared."""
+        operator = embedding.operator(self.rank, self.ridge)
+        return np.linalg.eigvals(operator) if self.score == "wasserstein" else operator
+
+    def distances(
+        self, first: Sequence[np.ndarray], second: Sequence[np.ndarray]
+    ) -> tuple[Distances, dict[str, Distances]]:
         if self.score == "wasserstein":
-            return torch.stack([eigenvalue_distance(a, b) for a, b in zip(first, second, strict=True)]), {}
-        found = align_operators(torch.stack(list(first)), torch.stack(list(second)), starts=self.starts, seed=self.seed)
+            return eigenvalue_distances(np.stack(first), np.stack(second)), {}
+        operators = (torch.from_numpy(np.stack(side)) for side in (first, second))
+        found = align_operators(*operators, starts=self.starts, seed=self.seed)
         details = {
             "residual": found.residual,
             "agreement": found.agreement,
@@ -124,17 +137,14 @@ def halves_of_trials(recording: Recording, generator: Generator) -> tuple[Record
     return recording.part(order[:middle]), recording.part(order[middle:])
 
 
-def eigenvalue_distance(first: Float[Tensor, "n n"], second: Float[Tensor, "n n"]) -> Float[Tensor, ""]:
+def eigenvalue_distances(first: Inexact[np.ndarray, "pairs n"], second: Inexact[np.ndarray, "pairs n"]) -> Distances:
     """Return the mean squared distance between eigenvalues that are paired to minimise it (Wasserstein).
 
-    >>> first, second = torch.diag(torch.tensor([0.5, 0.9])), torch.diag(torch.tensor([0.9, 0.7]))
-    >>> round(eigenvalue_distance(first, second).item(), 4)
+    >>> round(eigenvalue_distances(np.array([[0.5, 0.9]]), np.array([[0.9, 0.7]])).item(), 4)
     0.02
     """
-    values = [torch.linalg.eigvals(operator.double()) for operator in (first, second)]
-    squares = (values[0][:, None] - values[1]).abs().square()
-    rows, columns = linear_sum_assignment(squares.numpy())
-    return squares[torch.from_numpy(rows), torch.from_numpy(columns)].mean()
+    squares = np.abs(first[:, :, None] - second[:, None, :]) ** 2
+    return torch.tensor([each[linear_sum_assignment(each)].mean() for each in squares], dtype=torch.float64)
 
 
 GEOMETRIES = {"procrustes": procrustes_cosine, "cka": cka_cosine}

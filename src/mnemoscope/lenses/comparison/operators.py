@@ -3,16 +3,21 @@
 The singular vectors V of the delay embedding are the coordinates, so that every coordinate has the same variance. The
 operator A minimises `|V+ - V- A^T|^2 + ridge |A|^2`, where V- and V+ are the coordinates before and after each step
 (Ostrow et al. 2023).
+
+The embedding E is tall, and A depends on it by small products only. With `E^T E = W S^2 W^T`, the coordinates are
+`V = E W / S`, so that `V-^T V+ = (W / S)^T (E-^T E+) (W / S)`; `delays.py` computes the products.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
+import numpy as np
+from scipy.linalg import eigh
 from torch import Tensor
 
-from mnemoscope.base.array_types import Bool, Float
+from mnemoscope.base.array_types import Float
+from mnemoscope.lenses.comparison.delays import Activity, delay_products, embed_delays, is_finite
 
 SMALLEST = 1e-6
 """Singular values below this share of the largest count as 0, since they are computed from their squares."""
@@ -22,61 +27,52 @@ LARGEST_RANK = 10
 """Largest default rank."""
 DELAYS = 10
 """Default number of delays, if the shortest trial has three times as many steps."""
+FEW = 64
+"""Size of a matrix up to which all its eigenvectors are computed as fast as the leading ones."""
 
 
 @dataclass(frozen=True)
 class Embedding:
-    """The delay embedding of one system, in its principal coordinates."""
+    """The delay embedding of one system in its leading principal coordinates V, which have unit norm."""
 
-    coordinates: Float[Tensor, "time trials dims"]
-    """V: principal coordinates with unit norm, the largest first; NaN after the end of a trial."""
-    singular_values: Float[Tensor, " dims"]
+    singular_values: Float[np.ndarray, " dims"]
+    """The leading singular values, without those that are 0 up to rounding."""
+    total: float
+    """Sum of the squares of all singular values."""
+    before: Float[np.ndarray, "dims dims"]
+    """`V-^T V-`, over all steps that are followed by another one."""
+    following: Float[np.ndarray, "dims dims"]
+    """`V-^T V+`, with the coordinates of the next step."""
 
     @property
-    def variance(self) -> Float[Tensor, " dims"]:
+    def variance(self) -> Float[np.ndarray, " dims"]:
         """Share of the variance in the first coordinates, cumulated."""
-        squares = self.singular_values.square()
-        return squares.cumsum(0) / squares.sum()
+        return np.cumsum(self.singular_values**2) / max(self.total, 1e-300)
 
-    def operator(self, rank: int, ridge: float) -> Float[Tensor, "rank rank"]:
+    def operator(self, rank: int, ridge: float) -> Float[np.ndarray, "rank rank"]:
         """Return the operator of the first coordinates, padded with zeros if there are fewer than `rank`."""
-        used = self.coordinates[:, :, :rank]
-        before, after = used[:-1].flatten(0, 1), used[1:].flatten(0, 1)
-        followed = ~after.isnan().any(1)
-        before, after = before[followed], after[followed]
-        square = before.T @ before + ridge * torch.eye(used.shape[2], dtype=used.dtype)
-        operator = used.new_zeros(rank, rank)
-        operator[: used.shape[2], : used.shape[2]] = torch.linalg.solve(square, before.T @ after).T
+        used = min(rank, len(self.singular_values))
+        square = self.before[:used, :used] + ridge * np.eye(used)
+        operator = np.zeros((rank, rank))
+        operator[:used, :used] = np.linalg.solve(square, self.following[:used, :used]).T
         return operator
 
 
-def embed_delays(
-    activity: Float[Tensor, "time trials units"], delays: int, interval: int = 1
-) -> Float[Tensor, "steps trials dims"]:
-    """Return the activity of each step followed by that of earlier steps; NaN after the end of a trial.
-
-    >>> embed_delays(torch.arange(4.0).reshape(4, 1, 1), 2)[:, 0].tolist()
-    [[1.0, 0.0], [2.0, 1.0], [3.0, 2.0]]
-    """
-    reach = (delays - 1) * interval
-    if len(activity) <= reach + 1:
-        raise ValueError(
-            f"{delays} delays of {interval} steps need trials of {reach + 2} steps or more, but the longest has "
-            f"{len(activity)}. Pass fewer delays."
-        )
-    last = len(activity)
-    return torch.cat([activity[reach - lag : last - lag] for lag in range(0, reach + 1, interval)], 2)
-
-
-def principal_embedding(activity: Float[Tensor, "time trials units"], delays: int, interval: int = 1) -> Embedding:
-    """Return the delay embedding in principal coordinates; the activity is not centred, as in the published method."""
-    embedded = embed_delays(_principal(activity.double()), delays, interval)
-    present = ~embedded.isnan().any(2)
-    rows = embedded[present]
-    values, axes = _right_vectors(rows)
-    coordinates = embedded.new_full((*embedded.shape[:2], len(values)), torch.nan)
-    coordinates[present] = rows @ (axes / values)
-    return Embedding(coordinates, values)
+def principal_embedding(
+    activity: Float[Tensor, "time trials units"], delays: int, interval: int = 1, most: int = LARGEST_RANK
+) -> Embedding:
+    """Return up to `most` leading coordinates; the activity is not centred, as in the published method."""
+    values = np.ascontiguousarray(activity.double().numpy())
+    time, trials, units = values.shape
+    if delays > 1 and units > FEW:
+        values = _principal(values)
+    if trials * (time - (delays - 1) * interval) < delays * values.shape[2]:
+        return _embedding_of_few_steps(values, delays, interval, most)
+    products = delay_products(values, delays, interval)
+    singular_values, axes = _leading_eigenvectors(products.all, most)
+    axes = axes / singular_values
+    total = float(products.all.trace())
+    return Embedding(singular_values, total, axes.T @ products.before @ axes, axes.T @ products.following @ axes)
 
 
 def default_delays(steps: int) -> int:
@@ -94,21 +90,40 @@ def default_rank(embeddings: list[Embedding]) -> int:
     return min(LARGEST_RANK, max(needed))
 
 
-def _principal(activity: Tensor) -> Tensor:
+def _embedding_of_few_steps(activity: Activity, delays: int, interval: int, most: int) -> Embedding:
+    """Return the embedding by the products of its rows, which are fewer than its columns."""
+    embedded = embed_delays(activity, delays, interval)
+    present = np.isfinite(embedded.sum(2))
+    rows = embedded[present]
+    products = rows @ rows.T
+    values, vectors = _leading_eigenvectors(products, most)
+    coordinates = np.zeros((*present.shape, len(values)))
+    coordinates[present] = vectors
+    before = (coordinates[:-1] * present[1:, :, None]).reshape(-1, len(values))
+    after = coordinates[1:].reshape(-1, len(values))
+    return Embedding(values, float(products.trace()), before.T @ before, before.T @ after)
+
+
+def _principal(activity: Activity) -> Float[np.ndarray, "time trials directions"]:
     """Return the activity in its principal coordinates, without the directions in which it is constant 0."""
-    present: Bool[Tensor, "time trials"] = ~activity.isnan().any(2)
-    rows = activity[present]
-    _, axes = _right_vectors(rows)
-    reduced = activity.new_full((*activity.shape[:2], axes.shape[1]), torch.nan)
-    reduced[present] = rows @ axes
-    return reduced
+    units = activity.shape[2]
+    rows = activity.reshape(-1, units)
+    rows = rows if is_finite(rows) else rows[~np.isnan(rows).any(1)]
+    if len(rows) < units:
+        values, vectors = _leading_eigenvectors(rows @ rows.T, units)
+        axes = rows.T @ (vectors / values)
+    else:
+        _, axes = _leading_eigenvectors(rows.T @ rows, units)
+    return activity if axes.shape[1] == units else activity @ axes
 
 
-def _right_vectors(rows: Float[Tensor, "rows columns"]) -> tuple[Tensor, Tensor]:
-    """Return singular values above rounding, the largest first, and right singular vectors, by the smaller product."""
-    wide = rows.shape[0] < rows.shape[1]
-    squares, vectors = torch.linalg.eigh(rows @ rows.T if wide else rows.T @ rows)
-    values, vectors = squares.flip(0).clamp_min(0).sqrt(), vectors.flip(1)
+def _leading_eigenvectors(square: Float[np.ndarray, "n n"], most: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return singular values and vectors from a matrix of products: the largest first, without those near 0."""
+    size = len(square)
+    if size <= FEW or 2 * most > size:
+        squares, vectors = np.linalg.eigh(square)
+    else:
+        squares, vectors = eigh(square, subset_by_index=(size - most, size - 1))
+    values, vectors = np.sqrt(np.maximum(squares[::-1][:most], 0)), vectors[:, ::-1][:, :most]
     kept = max(1, int((values > SMALLEST * values[0]).sum()))
-    values, vectors = values[:kept].clamp_min(1e-300), vectors[:, :kept]
-    return values, rows.T @ (vectors / values) if wide else vectors
+    return np.maximum(values[:kept], 1e-300), vectors[:, :kept]
