@@ -104,7 +104,7 @@ def test_the_dimension_is_corrected_for_noise_where_there_are_enough_trials():
     exact = ms.principal_components(planted(noise=0.0, repeats=1, units=30)[0])
     pca = ms.principal_components(noisy)
     assert exact.signal_dimension is None
-    assert "not corrected, since a combination has 1 trials" in exact.summary()
+    assert "not corrected, since a combination has 1 trial." in exact.summary()
     assert pca.participation > 1.5 * exact.participation
     assert pca.interval[0] < exact.participation < pca.interval[1]
     assert 0 < pca.signal_share < 0.7
@@ -130,6 +130,16 @@ def test_noise_alone_has_no_dimension_and_units_that_trials_lack_none_that_is_co
     recording.activity[:, ::4, 0] = torch.nan
     recording.activity[:, 1, 0] = torch.nan
     assert "a combination has 2 trials" in ms.principal_components(recording).summary()
+
+
+def test_components_say_which_steps_all_combinations_have():
+    activity = torch.randn(6, 4, 3, generator=torch.Generator().manual_seed(0)).double()
+    activity[4:, 2:] = torch.nan  # the trials of one value are shorter
+    recording = ms.Recording(activity, ms.TrialTable.of({"length": [1, 1, 0, 0]}))
+    found = ms.principal_components(recording)
+    assert len(found.traces) == 4
+    assert "Only 4 of 6 steps are used, those at which every combination has a trial" in found.summary()
+    assert "Only" not in ms.principal_components(recording.part([0, 1])).summary()
 
 
 # --- demixed components ---------------------------------------------------------------------------------------------

@@ -170,6 +170,9 @@ def test_tasks_are_the_values_of_a_condition_and_silent_units_are_left_out(tmp_p
     assert few.figure().axes
     with pytest.raises(ValueError, match="the same units"):
         ms.task_variance({"a": recording, "b": recording.select([0])})
+    for given in ({"inputs": torch.zeros(3, 20, 1)}, {"table": table}):
+        with pytest.raises(ValueError, match="pass the recordings alone"):
+            ms.task_variance({"a": recording}, **given)
 
 
 # --- tensor components ----------------------------------------------------------------------------------------------

@@ -176,6 +176,17 @@ def test_a_single_value_of_a_condition_is_one_level():
         task.grid(coherence=[])
 
 
+def test_a_noisy_grid_repeats_every_combination_with_different_noise():
+    task = PerceptualDecision(coherences="0.1")
+    grid, noisy = task.grid(), task.noisy_grid(3, seed=1)
+    assert noisy.table["coherence"].values.tolist() == 3 * grid.table["coherence"].values.tolist()
+    noise = noisy.batch.inputs - grid.batch.inputs.repeat(1, 3, 1)
+    assert not noise[:, :, 0].any()  # the fixation cue
+    assert not torch.equal(noise[:, 0], noise[:, 2])
+    assert noise[..., 1].std() == pytest.approx(0.05 * 10**0.5, rel=0.15)
+    assert torch.equal(noisy.batch.inputs, task.noisy_grid(3, seed=1).batch.inputs)
+
+
 def test_a_figure_shows_some_trials_of_the_grid():
     figure = DelayedMatch(step=50.0).figure(most=2)
     assert len(figure.axes) == 4

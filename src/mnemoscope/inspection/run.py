@@ -41,7 +41,9 @@ from mnemoscope.inspection.mechanism import TRAJECTORIES, inspect_mechanism, sam
 from mnemoscope.inspection.options import DEFAULT_OPTIONS, InspectionOptions, refuse_fixed_point_options
 from mnemoscope.inspection.page import LoadedRun, page_of_run
 from mnemoscope.inspection.past_inputs import why_no_search
+from mnemoscope.inspection.populations import inspect_populations
 from mnemoscope.inspection.problems import inspect_problems
+from mnemoscope.inspection.rank import inspect_rank
 from mnemoscope.inspection.relations import inspect_relations
 from mnemoscope.inspection.result import Inspection
 from mnemoscope.inspection.spans import measure_spans, spans_section
@@ -215,11 +217,21 @@ def _on_task(run: LoadedRun) -> _OnTask:
     recall = inspect_interference(run)
     if recall is not None:
         found.add("interference", interference_section(recall))
+    _add_units(run, found)
     found.findings["interference"] = recall
     found.findings["variables"] = variables if isinstance(variables, Variables) else None
     found.findings["loops"] = loops if isinstance(loops, Loops) else None
     found.results |= found.findings
     return found
+
+
+def _add_units(run: LoadedRun, found: _OnTask) -> None:
+    """Add what the units do in trials, and which rank the task needs."""
+    for inspected in (inspect_populations(run), inspect_rank(run)):
+        if inspected is not None:
+            found.sections += inspected.sections()
+            found.lenses += inspected.lenses()
+            found.results |= inspected.results
 
 
 def _gradients(run: LoadedRun) -> Duration:

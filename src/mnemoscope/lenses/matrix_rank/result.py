@@ -86,7 +86,7 @@ class RankScores(Result):
         of = "recurrent input" if self.by == "inputs" else self._what
         place = self.ranks.index(rank)
         control = self.control_kept[place]
-        compared = f"; {rank} random terms keep {float(control.mean()):.0%}" if control.numel() else ""
+        compared = f"; with random terms instead, {float(control.mean()):.0%}" if control.numel() else ""
         tested = "" if self.ranks == tuple(range(len(self.ranks))) else " of those measured"
         return (
             f"Rank {rank} is the smallest{tested} that keeps 95% of the difference, as all larger ones do "

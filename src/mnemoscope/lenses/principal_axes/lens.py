@@ -44,6 +44,7 @@ def principal_components(
 
     The number of dimensions is the participation ratio of the variances. Averages over few trials contain noise, which
     has many dimensions; with four trials of every condition, the dimension of the signal is estimated without it.
+    Where trials differ in length, only the steps that every combination of conditions has are used.
 
     Args:
         population: a recording, or a network with `inputs` and the `table` of their conditions.
@@ -85,6 +86,7 @@ def principal_components(
         fewest=fewest,
         participation=float(participation_ratio(variances)),
         step=recording.table.step,
+        steps=(len(grid.activity), len(recording.activity)),
     )
     return result if fewest < PARTS else _with_signal(result, grid, seed)
 

@@ -43,6 +43,8 @@ class PrincipalComponents(Result):
     """95% interval of `signal_dimension` over trials (jackknife); None with fewer than eight trials."""
     step: float | None = None
     """Duration of a step in milliseconds."""
+    steps: tuple[int, ...] = ()
+    """Number of steps used, which all combinations have, and number of steps recorded."""
 
     @property
     def share(self) -> Float[Tensor, " all"]:
@@ -61,6 +63,19 @@ class PrincipalComponents(Result):
             f"{'combinations' if len(self.cells) > 1 else 'combination'} of conditions: the first components have "
             f"{shares} of their variance. Participation ratio {self.participation:.3g}"
         )
+        return f"{self._with_dimension(text)}{self._left_out()}"
+
+    def _left_out(self) -> str:
+        """Return a sentence on steps that were not used; "" if all were."""
+        if not self.steps or self.steps[0] == self.steps[1]:
+            return ""
+        return (
+            f" Only {self.steps[0]} of {self.steps[1]} steps are used, those at which every combination has a trial: "
+            f"others end earlier. Align trials with recording.in_epoch(...) to compare a later epoch."
+        )
+
+    def _with_dimension(self, text: str) -> str:
+        """Return the text with the dimension of the signal, or the reason why there is none."""
         if self.signal_dimension is not None:
             if self.interval is None:
                 interval = "no interval: fewer than 8 trials of a combination"
@@ -72,5 +87,9 @@ class PrincipalComponents(Result):
             )
         if self.signal_share is not None:
             return f"{text}. Trials of the same conditions share no more variance than noise would give."
-        reason = f"a combination has {self.fewest} trials" if self.fewest < 4 else "some trials lack units"
+        reason = (
+            f"a combination has {self.fewest} trial{'s' * (self.fewest > 1)}"
+            if self.fewest < 4
+            else "some trials lack units"
+        )
         return f"{text}, raised by any noise in the averages: it is not corrected, since {reason}."

@@ -84,6 +84,8 @@ def _by_task(
     by: str,
 ) -> dict[str, Recording]:
     if isinstance(population, Mapping):
+        if inputs is not None or table is not None:
+            raise ValueError("Recordings by name have their inputs and tables; pass the recordings alone.")
         sizes = {name: each.size for name, each in population.items()}
         if len(set(sizes.values())) != 1:
             raise ValueError(f"All tasks need the same units, but the recordings have {sizes}.")

@@ -14,6 +14,7 @@ from torch import Tensor
 from mnemoscope.base.array_types import Bool, Float, Int
 from mnemoscope.base.suggestions import did_you_mean
 from mnemoscope.base.trial_table import Condition, TrialTable
+from mnemoscope.base.validation import check_whole
 from mnemoscope.tasks.cognitive.figure import draw_trials
 from mnemoscope.tasks.cognitive.timeline import Timeline, Trials
 from mnemoscope.tasks.splits import Split, check_batch_request, generator_seed
@@ -156,13 +157,24 @@ class TrialTask(GeneratedTask):
             if name not in known:
                 listed = ", ".join(known)
                 raise ValueError(f"There is no condition {name!r}: choose from {listed}.{did_you_mean(name, known)}")
-        columns = [torch.as_tensor(values, dtype=torch.float64).flatten() for values in {**known, **levels}.values()]
-        empty = [name for name, column in zip(known, columns, strict=True) if not len(column)]
+        conditions = self._combinations({**known, **levels})
+        return self._build(conditions, Timeline(self.epoch_steps(conditions, None)))
+
+    def noisy_grid(self, repeats: int, seed: int = 0) -> Trials:
+        """Return so many trials for every combination of conditions, with noise and with epochs of fixed lengths."""
+        check_whole(1, repeats=repeats)
+        conditions = {name: values.repeat(repeats) for name, values in self._combinations(self.levels()).items()}
+        trials = self._build(conditions, Timeline(self.epoch_steps(conditions, None)))
+        return self._with_noise(trials, torch.Generator().manual_seed(seed))
+
+    def _combinations(self, levels: Mapping[str, float | Sequence[float]]) -> Conditions:
+        """Return the conditions of one trial for every combination of these values."""
+        columns = [torch.as_tensor(values, dtype=torch.float64).flatten() for values in levels.values()]
+        empty = [name for name, column in zip(levels, columns, strict=True) if not len(column)]
         if empty:
             raise ValueError(f"The condition {empty[0]!r} has no values: pass one or more, such as [0.1, 0.2].")
         combined = torch.cartesian_prod(*columns).reshape(-1, len(columns)).unbind(1)
-        conditions = self.combine(dict(zip(known, combined, strict=True)))
-        return self._build(conditions, Timeline(self.epoch_steps(conditions, None)))
+        return self.combine(dict(zip(levels, combined, strict=True)))
 
     def combine(self, combinations: Mapping[str, Float[Tensor, " combinations"]]) -> Conditions:
         """Return the conditions of trials with these combinations of levels; the levels themselves by default."""
@@ -173,7 +185,9 @@ class TrialTask(GeneratedTask):
 
     def _draw_trials(self, size: int, generator: torch.Generator) -> Trials:
         conditions = self.draw(size, generator)
-        trials = self._build(conditions, Timeline(self.epoch_steps(conditions, generator)))
+        return self._with_noise(self._build(conditions, Timeline(self.epoch_steps(conditions, generator))), generator)
+
+    def _with_noise(self, trials: Trials, generator: torch.Generator) -> Trials:
         inputs = trials.batch.inputs
         noise = torch.randn(inputs.shape, generator=generator) * self.noise_deviation
         within = torch.arange(len(inputs)).unsqueeze(1) < trials.lengths
