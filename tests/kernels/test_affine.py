@@ -182,14 +182,14 @@ def speed_table():
     """Return the table of the page on speed, from the results of the benchmark."""
     results = Path(__file__).parents[2] / "benchmarks" / "results"
     times = {}
-    for name in ("cuda", "cuda_families", "cpu"):
+    for name in ("cuda", "cuda_tuned", "cuda_rwkv", "cpu"):
         for row in json.loads((results / f"affine_{name}.json").read_text())["rows"]:
             times[row["family"], name[:4], row["method"], row["dtype"]] = row["both_ms"]
     lines = [
         "| family | H200, float32 | H200, bfloat16 | fla-core, bfloat16 | CPU | CPU, loop |",
         "|---|---|---|---|---|---|",
     ]
-    for family in FAMILIES:
+    for family in (*FAMILIES, "retnet", "hgrn2"):
         columns = (
             ("cuda", "mnemoscope", "float32", ".2f"),
             ("cuda", "mnemoscope", "bfloat16", ".2f"),
