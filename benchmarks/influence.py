@@ -2,15 +2,18 @@
 
     python benchmarks/influence.py --paths value --keep      on a CPU, two threads
     python benchmarks/influence.py --paths lens --suffix _lens --repeats 1 --keep
+    python benchmarks/influence.py --paths lens --suffix _adapted --repeats 1 --families mamba2-hf qwen3-next-hf --keep
     python benchmarks/influence.py --device cuda --keep      on a GPU, all paths of all families
 
 A block of each family with 8 heads of 64 (512 features) takes one random sequence of 2,048 steps in float32; `mamba`
-and `rg-lru` have a head for each of their channels. "value" computes M of every head; "full" the derivatives of the
-reads by the inputs of the block through values, keys, gates and convolution; "lens" is `ms.influence` of this one
-block with its default settings, the derivative of the whole network included. Times are the best of `--repeats` runs
-after a short one. "CPU seconds" are those of all threads, which depend less on what else the machine does. The error of
-"value" is the largest difference between `M v` and the reads, relative to the largest read, in float64 with 512 steps;
-that of "full" is the largest standard error of a single number.
+and `rg-lru` have a head for each of their channels. The families that end in "hf" are whole language models of
+transformers with random weights and four layers of the same size, which take random tokens; the fourth layer of
+Qwen3-Next is attention, which counts in the derivative of the whole network only. "value" computes M of every head;
+"full" the derivatives of the reads by the inputs of the block through values, keys, gates and convolution; "lens" is
+`ms.influence` of this one block with its default settings, the derivative of the whole network included. Times are the
+best of `--repeats` runs after a short one. "CPU seconds" are those of all threads, which depend less on what else the
+machine does. The error of "value" is the largest difference between `M v` and the reads, relative to the largest read,
+in float64 with 512 steps; that of "full" is the largest standard error of a single number.
 """
 
 from __future__ import annotations
@@ -28,6 +31,39 @@ from mnemoscope.lenses.exact_influence import full_path, value_paths
 
 FAMILIES = ("mamba2", "gla", "deltanet", "gated-deltanet", "kda", "rwkv7", "mlstm", "retnet", "mamba", "rg-lru")
 HEADS, WIDTH, STEPS = 8, 512, 2048
+WORDS = 64
+ADAPTED: dict[str, tuple[str, dict[str, Any]]] = {
+    "mamba2-hf": (
+        "Mamba2",
+        {
+            "hidden_size": WIDTH // 2,
+            "num_heads": HEADS,
+            "head_dim": 64,
+            "n_groups": 1,
+            "state_size": 64,
+            "chunk_size": 64,
+        },
+    ),
+    "qwen3-next-hf": (
+        "Qwen3Next",
+        {
+            "hidden_size": WIDTH,
+            "linear_num_key_heads": HEADS,
+            "linear_num_value_heads": HEADS,
+            "linear_key_head_dim": 64,
+            "linear_value_head_dim": 64,
+            "num_attention_heads": HEADS,
+            "num_key_value_heads": HEADS,
+            "head_dim": 64,
+            "num_experts": 4,
+            "num_experts_per_tok": 2,
+            "moe_intermediate_size": WIDTH,
+            "shared_expert_intermediate_size": WIDTH,
+            "pad_token_id": None,
+        },
+    ),
+}
+"""Models of transformers, with the name and the options of their configuration."""
 
 
 @dataclass(frozen=True)
@@ -65,8 +101,14 @@ def main() -> None:
 
 
 def block(family: str) -> torch.nn.Module:
-    """Return one block with 8 heads of 64."""
+    """Return one block with 8 heads of 64, or a model of transformers."""
     torch.manual_seed(0)
+    if family in ADAPTED:
+        import transformers
+
+        name, sizes = ADAPTED[family]
+        config = getattr(transformers, f"{name}Config")(vocab_size=WORDS, num_hidden_layers=4, **sizes)
+        return getattr(transformers, f"{name}ForCausalLM")(config).eval().requires_grad_(False)
     options: dict[str, Any] = {} if family in ("mamba", "rg-lru") else {"heads": HEADS}
     if family == "mamba2":
         options["state_size"] = 64
@@ -84,7 +126,9 @@ def width_of(family: str) -> int:
 def measure(family: str, path: str, steps: int, device: str, repeats: int) -> Measurement:
     """Time one computation, and find its error."""
     network = block(family).to(device)
-    xs = torch.randn(steps, 1, width_of(family), device=device)
+    adapted = family in ADAPTED
+    xs = torch.randint(WORDS, (1, steps)) if adapted else torch.randn(steps, 1, width_of(family))
+    xs = xs.to(device)
     error = 0.0
 
     def compute() -> None:
@@ -102,7 +146,8 @@ def measure(family: str, path: str, steps: int, device: str, repeats: int) -> Me
 
     seconds, cpu_seconds, whole = [], [], xs
     for repeat in range(repeats + 1):
-        xs = whole[:64] if repeat == 0 else whole  # the first run loads and compiles, and does not count
+        xs = whole if repeat else whole[:, :64] if adapted else whole[:64]
+        # the first run loads and compiles, and does not count
         synchronise(device)
         start, cpu_start = time.perf_counter(), time.process_time()
         compute()

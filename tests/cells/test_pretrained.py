@@ -13,7 +13,7 @@ from torch.func import jacrev, jvp, vjp
 import mnemoscope as ms
 from mnemoscope.cells.cell import check_input
 from mnemoscope.cells.pretrained import library_of
-from mnemoscope.cells.pretrained.pure_step import PureStep
+from mnemoscope.cells.pretrained.pure_step import PureStep, _grouped_matmul
 from mnemoscope.cells.state import leaves, map_state
 from tests.cells.tiny_models import CONFIGURATIONS, MIXERS, WORDS, causal_model
 from tests.slow import SLOW, representatives
@@ -258,3 +258,13 @@ def test_transformers_is_imported_only_where_a_module_of_it_is_passed():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
     assert library_of(torch.nn.GRU(3, 4)) is None
+
+
+def test_rows_of_experts_are_multiplied_by_the_matrix_of_their_group():
+    """The second expert has no row, and the last row belongs to none."""
+    generator = torch.Generator().manual_seed(0)
+    rows, matrices = (torch.randn(*shape, generator=generator) for shape in ((6, 3), (3, 3, 2)))
+    found = _grouped_matmul(rows, matrices, offs=torch.tensor([2, 2, 5]), bias=torch.ones(2))
+    expected = torch.stack([row @ matrices[group] + 1 for row, group in zip(rows, (0, 0, 2, 2, 2), strict=False)])
+    torch.testing.assert_close(found[:5], expected)
+    assert found.shape == (6, 2)

@@ -60,10 +60,14 @@ class PureStep(TorchFunctionMode):
 
 
 def _grouped_matmul(rows: Tensor, matrices: Tensor, *, offs: Tensor, bias: Tensor | None = None, **_: Any) -> Tensor:
-    """Return the product of each row with the matrix of its group; group g ends before row `offs[g]`."""
-    group = torch.searchsorted(offs, torch.arange(len(rows), device=offs.device, dtype=offs.dtype), right=True)
-    matrix = matrices[group.clamp(max=len(matrices) - 1)]  # rows after the last group belong to none, and are not read
-    products = (rows.unsqueeze(-2) @ matrix).squeeze(-2)
+    """Return the product of each row with the matrix of its group; group g ends before row `offs[g]`.
+
+    Rows after the last group belong to none, and are not read.
+    """
+    ends = [*map(int, offs), len(rows)]
+    sizes = [end - start for start, end in zip([0, *ends], ends, strict=False)]
+    groups = zip(rows.split(sizes), [*matrices, matrices[-1]], strict=True)
+    products = torch.cat([group @ matrix for group, matrix in groups])
     return products if bias is None else products + bias
 
 
