@@ -42,6 +42,11 @@ def test_every_package_that_make_installs_is_pinned():
     assert backend | {"pip"} <= PINS.keys()
 
 
+def test_the_extra_for_nwb_files_is_pinned_with_all_that_it_needs():
+    """The walk reaches what pynwb needs where it is installed."""
+    assert needed("pynwb") | {"pynwb", "hdmf", "h5py"} <= PINS.keys()
+
+
 def test_the_constraints_name_versions_and_no_registry():
     assert all(re.fullmatch(r"[A-Za-z0-9._-]+==[0-9][A-Za-z0-9.]*", line) for line in LINES if line)
     assert len(PINS) == sum(bool(line) for line in LINES)  # each package once

@@ -6,11 +6,13 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 
 import mnemoscope as ms
 from mnemoscope.lenses.recording.nwb import read_contents
+from mnemoscope.lenses.recording.trial_bins import bin_samples
 
 
 @pytest.fixture
@@ -156,6 +158,20 @@ def test_units_are_selected_and_scaled_by_their_range(recording):
         ms.Recording(torch.ones(3, 2, 1)).scaled()
 
 
+def test_the_complete_part_has_the_units_of_most_trials_and_the_trials_with_all_of_them():
+    activity = torch.rand(4, 5, 3, dtype=torch.float64)
+    activity[3, 0] = torch.nan  # a shorter trial, which is complete
+    activity[:, 1:4, 1] = torch.nan
+    activity[2, 4, 2] = torch.nan
+    recording = ms.Recording(activity, ms.TrialTable.of({"side": range(5)}))
+    complete = recording.complete()
+    assert complete.table["side"].values.tolist() == [0, 1, 2, 3]
+    torch.testing.assert_close(complete.activity, activity[:, :4, [0, 2]], equal_nan=True)
+    assert recording.complete(0.4).table["side"].values.tolist() == [0]
+    with pytest.raises(ValueError, match="No trial has all of the 0 units"):
+        ms.Recording(activity[:, 1:4, 1:2]).complete()
+
+
 def test_folds_test_every_trial_once_and_keep_the_conditions(recording):
     table = ms.TrialTable.of({"choice": [0, 0, 0, 1, 1, 1, torch.nan]})
     trials = ms.Recording(torch.arange(7.0).expand(2, 7).unsqueeze(2).double(), table)
@@ -187,7 +203,56 @@ def nwb_contents():
         "side": ["left", "right", "left"], "contrast": [0.5, 1.0, 0.25], "path": [[0, 1], [0, 1], [0, 1]],
     }  # fmt: skip
     units = {"spike_times": [[0.05, 0.31], [1.05]], "obs_intervals": [[[0, 3]], [[0.9, 1.5]]]}
-    return SimpleNamespace(trials=Columns(trials), units=Columns(units))
+    return SimpleNamespace(trials=Columns(trials), units=Columns(units), objects={})
+
+
+def sampled(name, data, **times):
+    absent = {"timestamps": None, "starting_time": None, "rate": None}
+    return SimpleNamespace(name=name, data=data, **absent | times)
+
+
+def test_samples_are_averaged_in_the_bins_of_trials():
+    """A slow reference: the mean of the samples of each bin, in a loop."""
+    generator = np.random.default_rng(0)
+    samples, times = generator.normal(size=(40, 2)), np.arange(40) * 0.05
+    samples[3, 0] = np.nan
+    starts, stops = torch.tensor([[0.1, 0.93], [0.45, 1.53]], dtype=torch.float64)
+    means = bin_samples(samples, times, starts, stops, 0.1)
+    assert means.shape == (6, 2, 2)
+    assert means[3:, 0].isnan().all()  # after the end of the first trial
+    for trial, bins in ((0, 3), (1, 6)):
+        for step in range(bins):
+            low = float(starts[trial]) + 0.1 * step
+            inside = samples[(times >= low - 1e-9) & (times < low + 0.1 - 1e-9)]
+            np.testing.assert_allclose(means[step, trial], np.nanmean(inside, 0))
+    with pytest.raises(ValueError, match="samples are 50 ms apart"):
+        bin_samples(samples, times, starts, stops, 0.02)
+    with pytest.raises(ValueError, match="as many rising times"):
+        bin_samples(samples, times[::-1].copy(), starts, stops, 0.1)
+    with pytest.raises(ValueError, match="do not overlap"):
+        bin_samples(samples, times + 9, starts, stops, 0.1)
+
+
+def test_a_series_of_an_nwb_file_becomes_activity():
+    options = {"start": "start_time", "stop": "stop_time", "trials": None, "units": [1]}
+    contents = nwb_contents()
+    ramp = np.stack([np.arange(30.0), np.arange(30.0) + 100], 1)
+    series = [
+        sampled("dff", ramp, starting_time=0.0, rate=20.0),
+        sampled("eye", ramp[:, 0], timestamps=ramp[:, 0] / 20),
+    ]
+    contents.objects = {each.name: each for each in (*series, sampled("video", np.zeros((3, 2, 2)), rate=1.0))}
+    activity, _ = read_contents(contents, 100.0, [], {}, **options, series="dff")
+    assert activity[:, 0, 0].tolist() == [100.5, 102.5, 104.5, 106.5, 108.5]
+    eye, _ = read_contents(contents, 100.0, [], {}, **options | {"units": None}, series="eye")
+    assert eye[:2, 0, 0].tolist() == [0.5, 2.5]
+    with pytest.raises(KeyError, match="Did you mean 'dff'"):
+        read_contents(contents, 100.0, [], {}, **options, series="df")
+    with pytest.raises(ValueError, match="'video' has 3 dimensions"):
+        read_contents(contents, 100.0, [], {}, **options, series="video")
+    contents.units = None
+    with pytest.raises(ValueError, match="there are dff, eye, video"):
+        read_contents(contents, 100.0, [], {}, **options)
 
 
 def test_contents_of_an_nwb_file_become_counts_conditions_and_epochs():
@@ -221,11 +286,16 @@ def test_an_nwb_file_is_read(tmp_path):
             file.add_trial(start_time=start, stop_time=start + 0.5, side=side)
         file.add_unit(spike_times=[0.05, 0.07, 1.31], obs_intervals=[[0.0, 3.0]])
         file.add_unit(spike_times=[1.05], obs_intervals=[[0.9, 1.6]])
+        samples = np.arange(40.0).reshape(20, 2)
+        file.add_acquisition(pynwb.TimeSeries(name="rates", data=samples, unit="Hz", starting_time=0.0, rate=10.0))
         with pynwb.NWBHDF5IO(str(tmp_path / "data.nwb"), "w") as target:
             target.write(file)
+        sampled = ms.Recording.from_nwb(tmp_path / "data.nwb", step=100, series="rates", smoothing=100)
         recording = ms.Recording.from_nwb(
             tmp_path / "data.nwb", step=100, conditions=["side"], epochs={"cue": (0, 0.2)}
         )
+    assert sampled.processing == "means of rates in bins of 100 ms, smoothed by a Gaussian of 100 ms"
+    assert sampled.activity.shape == (5, 2, 2)
     assert recording.activity[0, 0, 0] == 20
     assert recording.activity[:, 0, 1].isnan().all()
     assert recording.table["side"].labels == ("left", "right")

@@ -77,18 +77,27 @@ def held_out_scores(
     last = tests[warm_up - 1].expand(len(tests) - warm_up, -1, -1)
     visible = tests.index_fill(2, hidden, torch.nan)
     filtered = run.filter(visible, given)[..., hidden]
-    others = torch.ones(activity.shape[2], dtype=torch.bool).index_fill(0, hidden, False)
-    rows = activity[:, fitted].flatten(0, 1)
-    complete = ~rows.isnan().any(1)
-    if bool(complete.any()):
-        weights = ridge(rows[complete][:, others], rows[complete][:, hidden], 1.0)
-        linear = prediction_score(tests[..., others] @ weights.mT, tests[..., hidden])
-    else:
-        linear = float("nan")
+    linear = _predicted_linearly(activity[:, fitted], tests, hidden)
     return (
         one_step,
         prediction_score(free[warm_up - 1 :], tests[warm_up:]),
         prediction_score(last, tests[warm_up:]),
         prediction_score(filtered, tests[..., hidden]),
-        linear,
+        prediction_score(linear, tests[..., hidden]),
     )
+
+
+def _predicted_linearly(
+    fitted: Float[Tensor, "time trials units"],
+    tests: Float[Tensor, "time tested units"],
+    hidden: Int[Tensor, " chosen"],
+) -> Float[Tensor, "time tested chosen"]:
+    """Return the activity of some units by ridge regressions on the others, which are 0, their mean, where missing."""
+    others = torch.ones(fitted.shape[2], dtype=torch.bool).index_fill(0, hidden, False)
+    rows = fitted.flatten(0, 1)
+    predictions = []
+    for unit in hidden:
+        known = ~rows[:, unit].isnan()
+        weights = ridge(rows[known][:, others].nan_to_num(), rows[known][:, unit].unsqueeze(1), 1.0)
+        predictions.append(tests[..., others].nan_to_num() @ weights[0])
+    return torch.stack(predictions, 2)

@@ -1,4 +1,4 @@
-"""Read units and trials of an NWB file (needs the `nwb` extra), as plain tables and arrays."""
+"""Read units or a sampled series, and trials, of an NWB file (needs the `nwb` extra), as plain tables and arrays."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from mnemoscope.base.lazy_imports import import_extra
 from mnemoscope.base.suggestions import did_you_mean
 from mnemoscope.base.trial_table import Condition, Epoch, TrialTable
 from mnemoscope.lenses.recording.spikes import bin_spikes
+from mnemoscope.lenses.recording.trial_bins import bin_samples
 
 Edges = tuple[str | float, str | float]
 """Beginning and end of an epoch: a column of times in seconds, or seconds after the start of a trial."""
@@ -29,11 +30,12 @@ def read_nwb(
     stop: str,
     trials: Any,
     units: Any,
+    series: str | None,
 ) -> tuple[Float[Tensor, "time trials units"], TrialTable]:
-    """Return counts of spikes in bins of `step` milliseconds, and the table of the trials."""
+    """Return counts of spikes, or means of a series, in bins of `step` milliseconds, and the table of the trials."""
     pynwb = import_extra("pynwb", "nwb", "NWB files need")
     with pynwb.NWBHDF5IO(str(path), "r", load_namespaces=True) as file:
-        return read_contents(file.read(), step, conditions, epochs, start, stop, trials, units)
+        return read_contents(file.read(), step, conditions, epochs, start, stop, trials, units, series)
 
 
 def read_contents(
@@ -45,26 +47,62 @@ def read_contents(
     stop: str,
     trials: Any,
     units: Any,
+    series: str | None = None,
 ) -> tuple[Float[Tensor, "time trials units"], TrialTable]:
-    """Return counts and table of an open file."""
-    if contents.trials is None or contents.units is None or "spike_times" not in contents.units.colnames:
-        raise ValueError("The file needs a table of trials and units with spike times, but one of them is missing.")
+    """Return activity and table of an open file."""
+    if contents.trials is None:
+        raise ValueError("The file needs a table of trials, but has none.")
     rows = np.arange(len(contents.trials))[_index(trials)]
     starts, stops = (_times(contents.trials, name)[rows] for name in (start, stop))
     known = ~np.isnan(starts.numpy()) & ~np.isnan(stops.numpy())
     rows, starts, stops = rows[known], starts[known], stops[known]
-    numbers = np.arange(len(contents.units))[_index(units)]
-    spike_times = [contents.units["spike_times"][int(unit)] for unit in numbers]
-    observed = None
-    if "obs_intervals" in contents.units.colnames:
-        observed = [contents.units["obs_intervals"][int(unit)] for unit in numbers]
-    activity = bin_spikes(spike_times, starts, stops, step / 1000, observed)
+    if series is None:
+        activity = _spike_counts(contents, starts, stops, step / 1000, units)
+    else:
+        samples, times = _series(contents, series)
+        activity = bin_samples(samples[:, _index(units)], times, starts, stops, step / 1000)
     columns = tuple(_condition(name, _column(contents.trials, name)[rows]) for name in conditions)
     parts = []
     for name, edges in epochs.items():
         first, last = (_steps(contents.trials, edge, rows, starts, step, len(activity)) for edge in edges)
         parts.append(Epoch(name, torch.minimum(first, last), last))  # empty if it begins after its end
     return activity, TrialTable(columns, tuple(parts), step)
+
+
+def _spike_counts(contents: Any, starts: Tensor, stops: Tensor, step: float, units: Any) -> Tensor:
+    if contents.units is None or "spike_times" not in contents.units.colnames:
+        known = ", ".join(_all_series(contents)) or "none"
+        raise ValueError(
+            f"The file has no units with spike times. Name a series of samples instead, series=...; there are {known}."
+        )
+    numbers = np.arange(len(contents.units))[_index(units)]
+    spike_times = [contents.units["spike_times"][int(unit)] for unit in numbers]
+    observed = None
+    if "obs_intervals" in contents.units.colnames:
+        observed = [contents.units["obs_intervals"][int(unit)] for unit in numbers]
+    return bin_spikes(spike_times, starts, stops, step, observed)
+
+
+def _all_series(contents: Any) -> dict[str, Any]:
+    """Return everything in the file that has samples over time, by its name."""
+    found = [each for each in contents.objects.values() if hasattr(each, "data") and hasattr(each, "starting_time")]
+    return {each.name: each for each in found}
+
+
+def _series(contents: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return the samples (samples, units) of a series, and their times in seconds."""
+    known = _all_series(contents)
+    if name not in known:
+        listed = ", ".join(known) or "none"
+        raise KeyError(f"The file has no series {name!r}: it has {listed}.{did_you_mean(name, known)}")
+    series = known[name]
+    samples = np.asarray(series.data[:], dtype=np.float64)
+    if samples.ndim > 2:
+        raise ValueError(f"The series {name!r} has {samples.ndim} dimensions, but samples x units are two.")
+    samples = samples.reshape(len(samples), -1)
+    if series.timestamps is not None:
+        return samples, np.asarray(series.timestamps[:], dtype=np.float64)
+    return samples, (series.starting_time or 0.0) + np.arange(len(samples)) / series.rate
 
 
 def _index(chosen: Any) -> Any:

@@ -119,8 +119,11 @@ class Recording(Result):
         smoothing: float | None = None,
         trials: Any = None,
         units: Any = None,
+        series: str | None = None,
     ) -> Recording:
-        """Return firing rates in Hz of the units in the trials of an NWB file (needs the `nwb` extra).
+        """Return firing rates in Hz of the units in the trials of an NWB file, or means of a series in the file.
+
+        It needs the `nwb` extra.
 
         Units that were not observed in a trial, by the file's `obs_intervals`, are NaN there. Trials whose start or
         stop is missing are left out.
@@ -135,10 +138,15 @@ class Recording(Result):
             smoothing: as in `from_spikes`.
             trials: numbers or a mask of the trials to keep; all by default.
             units: numbers or a mask of the units to keep; all by default.
+            series: name of a series of samples (samples, units), such as the fluorescence of regions of interest, or
+                rates; its mean in each bin is the activity. None for spike times.
 
         """
-        counts, table = read_nwb(path, step, conditions, epochs or {}, start, stop, trials, units)
-        return cls._of_counts(counts, table, smoothing)
+        activity, table = read_nwb(path, step, conditions, epochs or {}, start, stop, trials, units, series)
+        if series is None:
+            return cls._of_counts(activity, table, smoothing)
+        means = cls(activity, table, None, f"means of {series} in bins of {step:g} ms")
+        return means if smoothing is None else means.smoothed(smoothing)
 
     @classmethod
     def _of_counts(cls, counts: Tensor, table: TrialTable, smoothing: float | None) -> Recording:
@@ -170,6 +178,21 @@ class Recording(Result):
     def select(self, units: Any) -> Recording:
         """Return some of the units: a slice, a mask, or their numbers."""
         return replace(self, activity=self.activity[:, :, units])
+
+    def complete(self, share: float = 0.5) -> Recording:
+        """Return the units that were recorded in at least this share of the trials, in the trials that have them all.
+
+        Lenses that need all units together, such as `ms.compare`, take it. Ends of trials do not count as missing.
+        """
+        missing = (self.activity.isnan() & self.present.unsqueeze(2)).any(0) | ~self.present.any(0).unsqueeze(1)
+        units = (~missing).double().mean(0) >= share
+        trials = ~missing[:, units].any(1)
+        if not bool(units.any()) or not bool(trials.any()):
+            raise ValueError(
+                f"No trial has all of the {int(units.sum())} units that were recorded in {share:.0%} of the trials or "
+                f"more: choose another share, or units with select(...)."
+            )
+        return self.part(trials).select(units)
 
     def smoothed(self, width: float) -> Recording:
         """Return the activity smoothed over time by a Gaussian kernel of this width (its standard deviation).

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
+from mnemoscope.lenses.recording.trial_bins import trial_bins
 
 
 def bin_spikes(
@@ -32,23 +33,11 @@ def bin_spikes(
         intervals: for each unit the intervals (number, 2) in seconds in which it was observed, or None for always.
 
     """
-    if not step > 0:
-        raise ValueError(f"The width of a bin must be positive, but is {step:g} s.")
-    if len(starts) != len(stops) or not len(starts):
-        raise ValueError(f"Every trial needs a start and a stop, but there are {len(starts)} and {len(stops)}.")
-    if bool((starts.isnan() | stops.isnan()).any()):
-        raise ValueError("A start or a stop is NaN: leave these trials out.")
     if intervals is not None and len(intervals) != len(spike_times):
         raise ValueError(f"There are {len(spike_times)} units, but the observed intervals of {len(intervals)}.")
-    lengths = torch.floor((stops - starts) / step + 1e-6).long()  # whole bins, in spite of rounding
-    if int(lengths.min()) < 1:
-        raise ValueError(
-            f"Trial {int(lengths.argmin())} is {float((stops - starts).min()):.4g} s long, which is shorter than a "
-            f"bin of {step:g} s."
-        )
+    lengths, edges = trial_bins(starts, stops, step)
     time, trials = int(lengths.max()), len(starts)
     counts = np.zeros((trials, time, len(spike_times)))
-    edges = starts.numpy()[:, None] + step * np.arange(time + 1)
     for unit, times in enumerate(spike_times):
         ordered = np.sort(np.asarray(times, dtype=np.float64))
         counts[:, :, unit] = np.diff(np.searchsorted(ordered, edges), axis=1)
