@@ -143,9 +143,9 @@ def scan_states(
 ) -> Inexact[Tensor, "time batch heads keys values"]:
     """Return the states after every step, all of which are in memory together.
 
-    Chunks of steps run side by side, each from an empty state and beside the product of its operators, by which the
-    state at the end of the chunk before is added: of time + time / chunk small operations one after the other, as many
-    as a chunk has steps and as there are chunks are left.
+    Chunks of steps run side by side, each from an empty state and with the product of its operators, by which the
+    state at the end of the chunk before is added: the number of sequential operations is the sum of the steps of a
+    chunk and the number of chunks, not the number of steps.
     """
     time = len(parts.queries)
     chunk = min(chunk, time)
