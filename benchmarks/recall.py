@@ -84,7 +84,7 @@ def measured(order: int, name: str, path: Path, sequences: int, draws: int) -> d
         batch = task.at(pairs).batch(sequences, SEED, 0, "test")
         trials[pairs] = ms.RecallTrials(batch.inputs, batch.targets, task.sources(batch))
     recall = ms.recall_interference(model, trials, draws=draws)
-    mean_ratio = recall.ratios.nanmean(1)
+    mean_ratio = recall.ratios.flatten(1).nanmean(1)
     low, high = recall.interval()
     predictions = {
         "mean ratio": accuracy_at(mean_ratio, recall.dimension, recall.classes),
@@ -104,7 +104,7 @@ def measured(order: int, name: str, path: Path, sequences: int, draws: int) -> d
         "interval": [rounded(low), rounded(high)],
         "predicted": {method: rounded(accuracy) for method, accuracy in predictions.items()},
         "same sign": rounded(recall.same_sign),
-        "median ratio": rounded(recall.ratios.nanmedian(1).values),
+        "median ratio": rounded(recall.median_ratio),
         "fisher": fisher(model, trials) if len(recall.layers) == 1 else None,
     }
     print(f"{name}: {recall.summary()}", flush=True)

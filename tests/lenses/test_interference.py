@@ -70,6 +70,15 @@ def test_the_prediction_agrees_with_an_accuracy_that_interference_limits():
     assert measured[0] > 0.85 > 0.6 > measured[1] > 0.3
     assert recall.rms < 0.03
     assert recall.summary().startswith("Recall of 4 to 24 pairs, predicted from interference without a fit: ")
+    for value, (low, high) in (
+        (recall.median_ratio, recall.ratio_interval()),
+        (recall.same_sign, recall.same_sign_interval()),
+    ):
+        assert ((low <= value) & (value <= high) & (low < high)).all()
+    low, high = (float(edge[-1]) for edge in recall.ratio_interval())
+    median = float(recall.ratios[-1].flatten().nanmedian())
+    assert f"is {median:.2g} ({low:.2g} to {high:.2g}) times that of all others" in recall.summary()
+    assert recall.rms_interval()[0] <= recall.rms <= recall.rms_interval()[1]
 
 
 def test_accuracies_in_the_summary_have_intervals_also_where_all_answers_are_right():
@@ -96,9 +105,12 @@ def test_trials_of_another_kind_are_refused_with_a_remedy():
 
 def test_the_summary_compares_the_difference_with_the_scatter_between_sequences():
     recall = ms.recall_interference(attention(torch.eye(10), TASK), {5: trials(), 2: trials(2)}, draws=1)
-    assert "0.0 points, no more than the scatter between sequences explains." in recall.summary()
+    assert "0.0 points (0.0 to 0.0), no more than the scatter between sequences explains." in recall.summary()
     wrong = replace(recall, predicted=recall.measured - 0.5)
-    assert "50.0 points, more than the scatter between sequences explains at 2 of 2 numbers." in wrong.summary()
+    assert (
+        "50.0 points (50.0 to 50.0), more than the scatter between sequences explains at 2 of 2 numbers."
+        in wrong.summary()
+    )
     one = ms.recall_interference(attention(torch.eye(10), TASK), {5: trials()}, draws=1)
     assert "explains at this number." in replace(one, predicted=one.measured - 0.5).summary()
 
@@ -207,7 +219,10 @@ def test_powers_are_those_of_the_terms_of_the_read():
         alike = weights.sign() == weights[own.start].sign()
         terms[own] = 0
         same, everything = same + terms[alike].sum(), everything + terms.sum()
-    assert found.same_sign == pytest.approx(float(same / everything))
+    powers = found.sign_powers(given.asked.shape[1])
+    assert torch.allclose(powers.sum(0), torch.stack([same, everything]))
+    first = found.sequence == 0
+    assert torch.allclose(powers[0], torch.stack([found.same_sign[first].sum(), found.all_signs[first].sum()]))
 
 
 def test_accuracy_follows_the_ratio_as_in_a_simulation():

@@ -93,8 +93,10 @@ def recall_interference(
         predicted=torch.stack([each.predicted for each in found]),
         gaussian=torch.stack([each.gaussian for each in found]),
         closed_form=torch.stack([_by_sequence(of, one) for of, one in zip(closed, given.values(), strict=True)]),
-        ratios=pad_sequence([of.ratios() for of in power], batch_first=True, padding_value=torch.nan),
-        same_sign=torch.tensor([of.same_sign for of in power], dtype=torch.float64),
+        ratios=_queries_of_sequences(
+            [of.ratios() for of in power], [of.sequence for of in power], len(found[0].measured)
+        ),
+        sign_powers=torch.stack([of.sign_powers(len(found[0].measured)) for of in power]),
         signal=power[-1].by_step(asked_for=True),
         interference=power[-1].by_step(asked_for=False),
         layers=tuple(layer.name for layer in layers[max(given)]),
@@ -163,6 +165,14 @@ def _by_sequence(right: Float[Tensor, " queries"], trials: RecallTrials) -> Floa
     sequence = trials.asked.cpu().nonzero()[:, 1]
     total = torch.zeros(trials.asked.shape[1], dtype=torch.float64).index_add_(0, sequence, right)
     return total / trials.asked.sum(0).cpu()
+
+
+def _queries_of_sequences(
+    values: Sequence[Float[Tensor, " queries"]], sequence: Sequence[Int[Tensor, " queries"]], batch: int
+) -> Float[Tensor, "numbers batch most"]:
+    """Return the values of the queries of each sequence, for each number of pairs; NaN where it has fewer."""
+    rows = [value[of == which] for value, of in zip(values, sequence, strict=True) for which in range(batch)]
+    return pad_sequence(rows, batch_first=True, padding_value=torch.nan).unflatten(0, (len(values), batch))
 
 
 def _similar_queries(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from mnemoscope.base.array_types import Bool, Float
+from mnemoscope.base.array_types import Bool, Float, Int
 from mnemoscope.cells.affine.layer import AffineLayer
 from mnemoscope.lenses.exact_influence.value_path import ValuePaths, value_paths
 from mnemoscope.lenses.interference.ratio import participation_ratio
@@ -24,14 +24,23 @@ class Powers:
     """Steps that hold the value asked for."""
     dimension: float
     """Participation ratio of the values asked for."""
-    same_sign: float
-    """Share of the power of all others whose weight has the sign of that of the value asked for; NaN without any."""
+    same_sign: Float[Tensor, " queries"]
+    """Power of all others whose weight has the sign of that of the value asked for."""
+    all_signs: Float[Tensor, " queries"]
+    """Power of all others, whatever their sign."""
+    sequence: Int[Tensor, " queries"]
+    """Sequence of each query."""
 
     def ratios(self) -> Float[Tensor, " queries"]:
         """Return the ratio of the power of the value asked for to that of all others; infinite if it is alone."""
         signal = (self.energies * self.asked_for).sum(1)
         others = (self.energies * ~self.asked_for).sum(1)
         return torch.where(signal > 0, signal / others, 0.0)
+
+    def sign_powers(self, sequences: int) -> Float[Tensor, "sequences 2"]:
+        """Return the power of the others of the same sign, and that of all of them, added up in each sequence."""
+        powers = torch.stack([self.same_sign, self.all_signs], 1)
+        return powers.new_zeros(sequences, 2).index_add_(0, self.sequence, powers)
 
     def by_step(self, asked_for: bool) -> Float[Tensor, " steps"]:
         """Return the mean power of each step in the queries that ask for it, or in all others; NaN if there are none.
@@ -56,15 +65,19 @@ def query_powers(layer: AffineLayer, trials: RecallTrials, reach: int) -> Powers
     first = paths.values[:, :, :: paths.micro_steps]  # of each input, its first write
     dimension = participation_ratio(first[sequence, :, source].flatten(1))
     others = ~own & (steps < step.unsqueeze(1))
-    return Powers(energies.double().cpu(), own.cpu(), dimension, _same_sign(paths, step, sequence, source, others))
+    signs = _sign_powers(paths, step, sequence, source, others)
+    return Powers(energies.double().cpu(), own.cpu(), dimension, *signs, sequence.cpu())
 
 
-def _same_sign(paths: ValuePaths, step: Tensor, sequence: Tensor, source: Tensor, others: Tensor) -> float:
-    """Return the share of the power of other values whose weight has the sign of that of the source."""
+def _sign_powers(
+    paths: ValuePaths, step: Tensor, sequence: Tensor, source: Tensor, others: Tensor
+) -> tuple[Float[Tensor, " queries"], Float[Tensor, " queries"]]:
+    """Return the power of other values whose weight has the sign of that of the source, and that of all others."""
     micro = paths.micro_steps
     weights = paths.matrix[sequence, :, step]  # (queries, heads, writes)
     asked_for = weights.gather(2, (source * micro).view(-1, 1, 1).expand(-1, weights.shape[1], 1))
     power = (paths.values - paths.values.mean(0)).abs().square().sum(-1)[sequence] * weights.abs().square()
     power = power * others.repeat_interleave(micro, 1).unsqueeze(1)
     same = (weights * asked_for.conj()).real > 0
-    return float((power * same).sum() / power.sum())
+    same_sign, all_signs = ((power * chosen).sum((1, 2)).double().cpu() for chosen in (same, 1))
+    return same_sign, all_signs

@@ -31,12 +31,11 @@ class RecallInterference(Result):
     """Predicted share, with a Gaussian interference of the same covariance."""
     closed_form: Float[Tensor, "numbers sequences"]
     """Predicted share from the ratio of signal and interference of each query alone."""
-    ratios: Float[Tensor, "numbers queries"]
-    """Power of the value asked for over that of all others, in each query of the layer that recalls; NaN if a number
-    has fewer queries than another."""
-    same_sign: Float[Tensor, " numbers"]
-    """Share of the power of all other values whose weight has the sign of that of the value asked for. These values
-    compete with it, while those of the other sign rule themselves out. NaN if there is no interference."""
+    ratios: Float[Tensor, "numbers sequences queries"]
+    """Power of the value asked for over that of all others, in each query of the layer that recalls; NaN where a
+    sequence has fewer queries than another."""
+    sign_powers: Float[Tensor, "numbers sequences 2"]
+    """Power of all other values whose weight has the sign of that of the value asked for, and that of all others."""
     signal: Float[Tensor, " steps"]
     """Mean power of each step in the queries that ask for it, at the largest number of pairs; NaN if none does."""
     interference: Float[Tensor, " steps"]
@@ -65,6 +64,34 @@ class RecallInterference(Result):
         """Root mean square of the errors."""
         return float(self.errors.square().mean().sqrt())
 
+    @property
+    def median_ratio(self) -> Float[Tensor, " numbers"]:
+        """Median of `ratios` over all queries."""
+        return _median(self.ratios.movedim(1, 0))
+
+    @property
+    def same_sign(self) -> Float[Tensor, " numbers"]:
+        """Share of the power of all other values whose weight has the sign of that of the value asked for.
+
+        These values compete with it, while those of the other sign rule themselves out. NaN if there is no
+        interference.
+        """
+        return _share(self.sign_powers.movedim(1, 0))
+
+    def ratio_interval(self) -> tuple[Float[Tensor, " numbers"], Float[Tensor, " numbers"]]:
+        """Return the 95% interval of the median ratio, by a bootstrap over sequences."""
+        return bootstrap_interval(self.ratios.movedim(1, 0), _median)
+
+    def same_sign_interval(self) -> tuple[Float[Tensor, " numbers"], Float[Tensor, " numbers"]]:
+        """Return the 95% interval of `same_sign`, by a bootstrap over sequences."""
+        return bootstrap_interval(self.sign_powers.movedim(1, 0), _share)
+
+    def rms_interval(self) -> tuple[float, float]:
+        """Return the 95% interval of the root mean square of the errors, by a bootstrap over sequences."""
+        errors = (self.predicted - self.measured).T
+        low, high = bootstrap_interval(errors, lambda drawn: drawn.mean(0).square().mean().sqrt())
+        return float(low), float(high)
+
     def interval(self) -> tuple[Float[Tensor, " numbers"], Float[Tensor, " numbers"]]:
         """Return the 95% interval of the measured accuracy, by a bootstrap over sequences; Wilson's at 0 and 1."""
         return widen_certain(bootstrap_interval(self.measured.T), self.measured.mean(1), self.measured.shape[1])
@@ -86,14 +113,40 @@ class RecallInterference(Result):
             else f"more than the scatter between sequences explains at {_count(beyond, len(self.pairs))}"
         )
         where = f" in {self.recalling_layer}" if len(self.layers) > 1 else ""
-        ratio, same = self.ratios[-1].nanmedian(), float(self.same_sign[-1])
-        sign = f"; {same:.0%} of the latter has the sign of the former" if isfinite(same) else ""
+        ratio, same = float(self.median_ratio[-1]), float(self.same_sign[-1])
+        ratios, shares = (
+            bootstrap_interval(values[-1:].movedim(1, 0), statistic)  # of the largest number of pairs alone
+            for values, statistic in ((self.ratios, _median), (self.sign_powers, _share))
+        )
+        sign = f"; {_with_interval(same, shares, '.0%')} of the latter has the sign of the former"
         return (
             f"Recall of {numbers}, predicted from interference without a fit: {predicted}; measured {measured} in "
-            f"{sequences} sequences, with 95% intervals over these. The rms difference is {100 * self.rms:.1f} points, "
-            f"{chance}. At {most}, the power of the value asked for{where} is {float(ratio):.2g} times that of all "
-            f"others together, in the median query{sign}."
+            f"{sequences} sequences, with 95% intervals over these. The rms difference is {100 * self.rms:.1f} points"
+            f"{_points(self.rms_interval())}, {chance}. At {most}, the power of the value asked for{where} is "
+            f"{_with_interval(ratio, ratios, '.2g')} times that of all others together, in the median "
+            f"query{sign * isfinite(same)}."
         )
+
+
+def _median(ratios: Float[Tensor, "sequences numbers queries"]) -> Float[Tensor, " numbers"]:
+    return ratios.movedim(0, 1).flatten(1).nanmedian(1).values
+
+
+def _share(powers: Float[Tensor, "sequences numbers 2"]) -> Float[Tensor, " numbers"]:
+    part, whole = powers.sum(0).unbind(-1)
+    return part / whole
+
+
+def _with_interval(value: float, interval: tuple[Tensor, Tensor], style: str) -> str:
+    """Return a number with its interval, if that is known."""
+    low, high = map(float, interval)
+    known = isfinite(low) and isfinite(high)
+    return f"{value:{style}}" + f" ({low:{style}} to {high:{style}})" * known
+
+
+def _points(interval: tuple[float, float]) -> str:
+    low, high = (100 * edge for edge in interval)
+    return f" ({low:.1f} to {high:.1f})" if isfinite(low) else ""
 
 
 def _span(accuracy: Float[Tensor, "numbers sequences"]) -> str:
