@@ -211,9 +211,10 @@ def test_an_old_trajectory_memory_loads():
 
 
 def test_the_summary_names_trajectories_and_steps():
-    assert "After 4 trajectories of 15 steps, a state of 5 numbers holds" in (
-        ms.fisher_memory(GRU(2, 5), 0, along=randn(15, 4, 2)).summary()
-    )
+    text = ms.fisher_memory(GRU(2, 5), 0, along=randn(15, 4, 2)).summary()
+    assert "After 4 trajectories of 15 steps, a state of 5 numbers holds" in text
+    assert ", 95% over 4 trajectories) about past signals" in text
+    assert text.count(" to ") == 3 + text.count("up to")  # an interval of the total, the newest signal and the lag
     assert "After a trajectory of 1 step," in ms.fisher_memory(GRU(2, 5), 0, along=randn(1, 1, 2)).summary()
 
 

@@ -1,6 +1,7 @@
 """The influence of past inputs: derivatives of layers and networks, summaries, result and figure."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -218,6 +219,7 @@ def test_the_lens_summarises_layers_and_network(model, tmp_path):
         assert part.value_curves[1].isnan().tolist() == [False] * 4 + [True] * 2
     torch.testing.assert_close(found.model, model_path(model, tokens).energies[0].float())
     text = found.summary()
+    assert re.search(r"range from [\d.]+ \([\d.]+ to [\d.]+\) to [\d.]+ \([\d.]+ to [\d.]+\)", text)
     assert "are not part of this path" in text
     assert "95% interval" in text
     assert f"{found.label(found.best_kept[0])!r} at {found.best_kept[0]}" in text

@@ -1,5 +1,6 @@
 """State tracking: moments against all words, a hand-built representation, a closed form, and what the lens refuses."""
 
+import re
 from itertools import product
 from math import comb, inf, isnan
 
@@ -286,6 +287,8 @@ def test_forgetting_is_not_called_correction():
     assert "whether it corrects or forgets them is not known" in forgetful.summary()
     assert forgetful.half_time == 0
     assert "the network does not follow the products of this group" in forgetful.summary()
+    assert forgetful.method == "words"
+    assert re.search(r"is 0\.\d+ \(95% interval 0\.\d+ to 0\.\d+\) at best", forgetful.summary())
     assert "half way to chance (0.5) at" not in forgetful.summary()
 
 

@@ -33,13 +33,24 @@ def draw_influence(
 
 
 def draw_heads(axes: Any, influence: Influence, colours: Colours) -> None:
-    """Draw the half-life of every head through values, sorted, in the colour of its layer."""
-    lives = torch.cat([layer.half_lives for layer in influence.layers])
+    """Draw the half-life of every head through values, sorted, in the colour of its layer, with 95% intervals."""
+    lives = torch.cat([layer.head_half_lives for layer in influence.layers], 1)  # (sequences, heads)
     owners = torch.cat([torch.full((layer.heads,), i) for i, layer in enumerate(influence.layers)])
-    order = lives.argsort()
+    order = lives.mean(0).argsort()
+    means, (low, high) = lives.mean(0)[order], (edge[order] for edge in interval(lives))
     for i in range(len(influence.layers)):
         of_layer = (owners[order] == i).nonzero().flatten()
-        axes.plot(of_layer.numpy(), lives[order][of_layer].numpy(), "o", markersize=4, color=layer_colour(i, colours))
+        bars = [(means - low)[of_layer].clamp_min(0).numpy(), (high - means)[of_layer].clamp_min(0).numpy()]
+        colour = layer_colour(i, colours)
+        axes.errorbar(
+            of_layer.numpy(),
+            means[of_layer].numpy(),
+            bars if len(lives) > 1 else None,
+            fmt="o",
+            markersize=4,
+            elinewidth=1,
+            color=colour,
+        )
     axes.set(xlabel="head, sorted", ylabel="steps", title="Half-life through values", ylim=(0, None))
     axes.xaxis.get_major_locator().set_params(integer=True)
 

@@ -116,14 +116,14 @@ class Influence(Result):
         )
 
     def _of_values(self) -> str:
-        heads, longest = torch.cat([layer.half_lives for layer in self.layers]), self.longest
+        heads, longest = torch.cat([layer.head_half_lives for layer in self.layers], 1), self.longest
         number = _number(longest.value_curves, half_life, longest.value_curves.shape[1])
         where = f" of {longest.name}, which keeps values longest," if len(self.layers) > 1 else ""
         spread = (
-            f"; those of {len(heads)} heads of {_count(len(self.layers), 'layer')}, each a mean over sequences, range "
-            f"from {float(heads.min()):.3g} to {float(heads.max()):.3g}"
+            f"; those of {heads.shape[1]} heads of {_count(len(self.layers), 'layer')}, each a mean over sequences, "
+            f"range from {_mean(heads[:, heads.mean(0).argmin()])} to {_mean(heads[:, heads.mean(0).argmax()])}"
         )
-        of_heads = spread if len(heads) > 1 else ""
+        of_heads = spread if heads.shape[1] > 1 else ""
         return (
             f"Through values alone, the half-life of an input in the reads{where} is {number}{of_heads}. "
             f"Gates, keys and convolutions are not part of this path."
@@ -169,6 +169,12 @@ def _number(samples: Tensor, statistic: Callable[[Tensor], Tensor], longest: int
     low, high = (float(edge) for edge in interval(samples, statistic))
     known = len(samples) > 1 and low < longest
     return f"{counted} (95% interval {text(low)} to {text(high)})" if known else counted
+
+
+def _mean(values: Float[Tensor, " sequences"]) -> str:
+    """Return the mean over sequences, with its interval if there are several."""
+    low, high = bootstrap_interval(values)
+    return f"{float(values.mean()):.3g}" + f" ({float(low):.3g} to {float(high):.3g})" * (len(values) > 1)
 
 
 def interval(samples: Float[Tensor, "sequences ..."], statistic: Callable[[Tensor], Tensor] | None = None) -> Interval:

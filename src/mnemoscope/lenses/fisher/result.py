@@ -192,7 +192,8 @@ class FisherMemory(Result):
         sentences = [_value_sentence(self) if self.heads is not None else describe(self)]
         curve = self.mean_curve.detach()
         sentences.append(
-            f"The memory curve is at least half of its first value {lags_above(curve, float(curve[0]) / 2)}."
+            f"The memory curve is at least half of its first value {lags_above(curve, float(curve[0]) / 2)}"
+            f"{_lag_interval(self)}."
         )
         if self.method == "published":
             sentences.append(f"Computed {self.route}, an approximation that understates the memory.")
@@ -238,31 +239,46 @@ def _total_sentence(memory: FisherMemory) -> str:
 
 
 def _value_sentence(memory: FisherMemory) -> str:
-    sequences, heads = memory.total.shape
+    heads, size = memory.total.shape[1], memory.size
     held, relative = memory.total.mean(1), memory.remaining.nansum(-1).mean(1)
-    interval = ""
-    if sequences > 1:
-        low, high = bootstrap_interval(held)
-        interval = f" ({float(low):.4g} to {float(high):.4g}, 95% over {sequences} sequences)"
     return (
-        f"After {_shortest(memory)}{memory.steps} writes, a column of {memory.size} number{'s' * (memory.size > 1)} "
-        f"holds, about the values written, an information of {float(held.mean()):.4g}{interval}, "
-        f"{float(relative.mean()):.4g} times "
-        f"that of one write as it enters; means over {heads} head{'s' * (heads > 1)}."
+        f"After {_shortest(memory)}{memory.steps} writes, a column of {size} number{'s' * (size > 1)} holds, about the "
+        f"values written, an information of {_mean(held, 'sequences')}, {_mean(relative)} times that of one write as "
+        f"it enters; means over {heads} head{'s' * (heads > 1)}."
     )
 
 
 def _trajectory_sentence(memory: FisherMemory) -> str:
-    many = memory.traces.shape[0] > 1
-    trajectories = f"{memory.batch} trajectories" if many else "a trajectory"
-    totals = memory.total
-    spread = f" ({float(totals.min()):.4g} to {float(totals.max()):.4g})" if many else ""
+    trajectories = f"{memory.batch} trajectories" if memory.traces.shape[0] > 1 else "a trajectory"
     steps = f"{_shortest(memory)}{memory.steps} step{'s' if memory.steps != 1 else ''}"
     return (
         f"After {trajectories} of {steps}, a state of {memory.size} numbers holds an information of "
-        f"{float(totals.mean()):.4g}{spread} about past signals; the newest signal enters with "
-        f"{float(memory.input_information[:, 0].mean()):.4g}."
+        f"{_mean(memory.total, 'trajectories')} about past signals; the newest signal enters with "
+        f"{_mean(memory.input_information[:, 0])}."
     )
+
+
+def _mean(values: Float[Tensor, " batch"], noun: str = "") -> str:
+    """Return the mean over sequences, with its 95% interval if there are several; `noun` names what they are."""
+    text = f"{float(values.mean()):.4g}"
+    if len(values) == 1:
+        return text
+    low, high = bootstrap_interval(values)
+    return f"{text} ({float(low):.4g} to {float(high):.4g}{f', 95% over {len(values)} {noun}' if noun else ''})"
+
+
+def _lag_interval(memory: FisherMemory) -> str:
+    """Return the 95% interval over sequences of the lag up to which half is left; "" without several sequences."""
+    if memory.steps is None or memory.traces.shape[0] == 1:
+        return ""
+    curves = memory.curve if memory.heads is None else memory.curve.mean(1)  # (batch, lags)
+
+    def last_lag(drawn: Float[Tensor, "batch lags"]) -> Float[Tensor, ""]:
+        curve = drawn.nanmean(0)
+        return (curve >= curve[0] / 2).double().cumprod(0).sum() - 1
+
+    low, high = bootstrap_interval(curves, last_lag)
+    return f" (95% interval {float(low):.3g} to {float(high):.3g})"
 
 
 def _shortest(memory: FisherMemory) -> str:

@@ -153,7 +153,8 @@ class StateTracking(Result):
             )
         elif isnan(half):
             parts.append(
-                f"At {last} letters the accuracy is {float(self.accuracy[-1]):.3f}, not yet half way to chance."
+                f"At {last} letters the accuracy is {self._accuracy_text(float(self.accuracy[-1]))}, not yet half way "
+                f"to chance."
             )
         else:
             parts.append(self._failure(half, ninety))
@@ -181,8 +182,8 @@ class StateTracking(Result):
         if half == 0:
             best = float(period_means(self.lengths, self.accuracy, self.period)[1].max())
             return (
-                f"The {name} is {best:.3f} at best, less than half way from chance ({self.chance:.3g}) to 1: the "
-                f"network does not follow the products of this group."
+                f"The {name} is {self._accuracy_text(best)} at best, less than half way from chance "
+                f"({self.chance:.3g}) to 1: the network does not follow the products of this group."
             )
         at_half, at_ninety = (
             self._measured_text(level) if drawn else f"{time:.0f}"
@@ -190,6 +191,13 @@ class StateTracking(Result):
         )
         fails = f"falls below 90% at {at_ninety} letters" if ninety else "never reaches 90%"
         return f"The {name} {fails} and is half way to chance ({self.chance:.3g}) at {at_half}."
+
+    def _accuracy_text(self, accuracy: float) -> str:
+        """Return an accuracy, with Wilson's interval if words were drawn."""
+        if self.method != "words":
+            return f"{accuracy:.3f}"
+        low, high = map(float, wilson_interval(accuracy * self.words, self.words))
+        return f"{accuracy:.3f} (95% interval {low:.3f} to {high:.3f})"
 
     def _measured_text(self, level: float) -> str:
         """Return the measured length at a level, with its interval."""
