@@ -33,7 +33,7 @@ class RankFindings:
 
     rank: RankScores | None = None
     reduction: Reduction | None = None
-    """The network beside its reduced dynamics, along test trials."""
+    """Latent variables of the network, of its exact reduction and of its mean field, along test trials."""
     resampling: Resampling | None = None
 
     @property
@@ -76,7 +76,7 @@ class RankFindings:
 def inspect_rank(run: LoadedRun) -> RankFindings | None:
     """Return the rank that the task of a run needs; None for a network without a real recurrent matrix, or a large one.
 
-    A low-rank network without a random part also runs beside its reduced dynamics, and is resampled.
+    A low-rank network without a random part is also compared with its reduced dynamics, and resampled.
     """
     model, cell = run.model, run.model.cell
     if not isinstance(cell, Elman | LeakyRNN) or cell.initial_state(1).is_complex():

@@ -75,7 +75,7 @@ class PrincipalComponents(Result):
         )
 
     def _with_dimension(self, text: str) -> str:
-        """Return the text with the dimension of the signal, or the reason why there is none."""
+        """Return the text with the dimension of the signal, or with the reason why it is not known."""
         if self.signal_dimension is not None:
             if self.interval is None:
                 interval = "no interval: fewer than 8 trials of a combination"
