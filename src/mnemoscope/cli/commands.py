@@ -122,15 +122,19 @@ class Inspect:
 
     The page of a network with attention shows what it attends to and keeps; that of a relational network shows its
     answers. The network is the folder of a run, or a file of weights: the `.safetensors` or `.pt` state dict of a
-    torch.nn.RNN, GRU or LSTM, alone or inside a larger model. Code in such a file is never run.
+    torch.nn.RNN, GRU or LSTM, alone or inside a larger model. Code in such a file is never run. It may also be the
+    folder of a language model of transformers, which is inspected on a text.
+
+    The tokens label the page: of a run on characters these are characters, of a language model those of its tokenizer.
 
         mnemoscope inspect runs/flipflop/0123456789
         mnemoscope inspect my_network.pt --network gru --input 0 0 1
         mnemoscope inspect my_network.pt --network gru --trials inputs.npy
+        mnemoscope inspect models/mamba2 --text story.txt
     """
 
     path: Positional[Path]
-    """Folder of a run, or file of weights."""
+    """Folder of a run or of a model of transformers, or file of weights."""
     network: Literal["rnn", "gru", "lstm"] | None = None
     """Class of the network in a file of weights."""
     nonlinearity: Literal["tanh", "relu"] = "tanh"
@@ -141,6 +145,9 @@ class Inspect:
     """Constant input of the network; zeros by default."""
     trials: Path | None = None
     """File of inputs (time, trials, features), .npy or .pt, on which the network of a file of weights is run."""
+    text: Path | None = None
+    """File of text whose characters (of a run on characters) or tokens (of a model of transformers) are shown with how
+    long they are kept."""
     starts: int = 64
     """Number of starting points in each round of the search."""
     seed: int = 0
@@ -173,6 +180,10 @@ class Inspect:
         return inspect(self.path, options=self._options())
 
     def _inspect_weights(self) -> Inspection:
+        if self.text is not None:
+            raise ValueError(
+                f"{self.path} is a file of weights, whose inputs are numbers: omit --text, or pass --trials FILE."
+            )
         if self.network is None:
             raise ValueError(f"{self.path} is a file of weights: name its class with --network rnn, gru or lstm.")
         from mnemoscope.cells.network_files import load_inputs, load_network
@@ -193,6 +204,7 @@ class Inspect:
             self._command(),
             progress=shows_progress(self.json),
             full=self.full,
+            text=None if self.text is None else self.text.read_text(encoding="utf-8"),
             certify=self.certify,
         )
 

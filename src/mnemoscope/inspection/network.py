@@ -26,6 +26,7 @@ from mnemoscope.inspection.past_inputs import why_no_search
 from mnemoscope.inspection.result import Inspection
 from mnemoscope.inspection.run import inspect_run
 from mnemoscope.inspection.tape import is_large
+from mnemoscope.inspection.text import inspect_pretrained, is_pretrained
 from mnemoscope.inspection.tokens import inspect_tokens
 from mnemoscope.inspection.uses import add_citations
 from mnemoscope.inspection.variables import variables_section
@@ -69,7 +70,8 @@ def inspect(
     `.save("page.html")` writes the page, `.show()` opens it, and a notebook displays the main findings.
 
     Args:
-        network: torch.nn.RNN, GRU or LSTM, a cell or a `Model`; or the folder of a run, which knows all the rest.
+        network: torch.nn.RNN, GRU or LSTM, a cell or a `Model`; or the folder of a run, which knows all the rest, or of
+            a language model of transformers, with a text in the options.
         inputs: trials (time, batch, features), or (batch, time, features) for a module with `batch_first=True`; or
             token numbers, (time, batch) or (batch, time), of a network that has an embedding and affine layers. The
             search for fixed points starts from the states that they lead to. Without them it starts at random, and
@@ -102,7 +104,8 @@ def inspect(
         given = (inputs, targets, mask, lengths, readout, contexts, labels, name)
         if any(value is not None for value in given) or lenses != "auto":
             raise ValueError("A run has its own task, trials and readout; omit all arguments but options.")
-        return inspect_run(network, options=options)
+        folder = Path(network)
+        return inspect_pretrained(folder, options) if is_pretrained(folder) else inspect_run(folder, options=options)
     check_report_extra()
     model, cell, readout = _parts(network, readout)
     if not all(torch.isfinite(weight).all() for weight in network.parameters()):

@@ -29,6 +29,9 @@ class InspectionOptions:
     """Whether to show progress bars, on a terminal or in a notebook."""
     full: bool = False
     """Whether to run the measurements that take longer than some seconds, such as long delays of large networks."""
+    text: str | None = None
+    """Text on which to compute what layers that are affine in their state keep: of a run on characters, or of a
+    pretrained language model, which needs one. By default, a run has test sequences of its task."""
     certify: bool = False
     """Whether to prove that the set of fixed points is complete within its box, for states of up to three numbers."""
 

@@ -48,6 +48,7 @@ from mnemoscope.inspection.relations import inspect_relations
 from mnemoscope.inspection.result import Inspection
 from mnemoscope.inspection.spans import measure_spans, spans_section
 from mnemoscope.inspection.tape import POOL, TapeFindings, inspect_tape, is_large, uniform_fixed_points_section
+from mnemoscope.inspection.text import add_text, character_labels
 from mnemoscope.inspection.tracking import inspect_tracking, tracking_section
 from mnemoscope.inspection.trials import TrialFindings, contexts_of, inspect_trials, trials_section
 from mnemoscope.inspection.uses import add_citations
@@ -64,6 +65,8 @@ from mnemoscope.training import RunFolder, load_model
 
 BATCH = 64
 """Test sequences whose states are starts of the search."""
+ON_TEXT = ("influence", "transitions")
+"""Lenses that a text of the options replaces the test sequences for."""
 GRADIENT_BATCH = 8
 """Test sequences through which the loss is followed back."""
 
@@ -265,7 +268,7 @@ def _inspection(
             measured = [spans_section(spans, note, run.task.span_label)] if spans is not None or note else []
             return [*behaviour_sections(behaviour), *measured]
 
-        duration = inspect_duration(run.model, batch.inputs, run.options, found=duration)
+        duration = _duration(run, batch.inputs, Duration() if duration is None else duration)
         on_spans = "" if spans is None else spans.summary()
         headline = sentences(behaviour.summary(), _against_baseline(run), on_spans, duration.headline())
         content = replace(content, behaviour=headline, behaviour_sections=sections, duration_sections=duration.sections)
@@ -282,6 +285,14 @@ def _inspection(
         }
     content = add_citations(content, lenses, run.config)
     return Inspection(content, kept, run.folder / "page.html", **findings)
+
+
+def _duration(run: LoadedRun, inputs: Float[Tensor, "time batch features"], found: Duration) -> Duration:
+    """Add how long a network remembers its test trials; of a text that was given, what affine layers keep of it."""
+    if run.options.text is None:
+        return inspect_duration(run.model, inputs, run.options, labels=character_labels(run.task, inputs), found=found)
+    add_text(found, run, run.options.text)
+    return inspect_duration(run.model, inputs, run.options, wanted=lambda lens: lens not in ON_TEXT, found=found)
 
 
 def _against_baseline(run: LoadedRun) -> str:

@@ -53,6 +53,7 @@ class PennTreebank(DataTask):
     data: str | None = None
 
     data_set: ClassVar[DataSet] = PTB
+    characters: ClassVar[str] = VOCABULARY
 
     def __post_init__(self) -> None:
         if self.length < 1:

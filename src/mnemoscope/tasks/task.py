@@ -70,6 +70,8 @@ class Task(ABC):
     """Options that do not change a batch, such as the folder of its data. The hash of a run ignores them."""
     baseline_label: ClassVar[str] = "without memory"
     """Phrase that describes how the baseline loss is reached."""
+    characters: ClassVar[str] = ""
+    """Characters that the features of one-hot inputs stand for; "" if inputs are no text."""
     span_label: ClassVar[str] = ""
     """Name of the setting that lengthens the memory that the task needs: "delay", "length"; "" if it has none."""
 

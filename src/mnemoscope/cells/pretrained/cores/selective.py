@@ -47,7 +47,7 @@ class Mamba2Core(MixerCore, Mamba2):
         check_activation(mixer, mixer.activation)
         width, heads, keys = mixer.intermediate_size, mixer.num_heads, mixer.ssm_state_size
         AffineCell.__init__(self, mixer.in_proj.in_features, width, heads, keys)
-        self.groups, self.limit = mixer.n_groups, mixer.time_step_limit
+        self.groups, self.limit = mixer.n_groups, tuple(mixer.time_step_limit)
         self.convolved = mixer.conv_dim
         self.source, self.conv, self.window = mixer.in_proj, mixer.conv1d, mixer.conv1d.kernel_size[0]
         self.rate_bias, self.log_decay, self.skip = mixer.dt_bias, mixer.A_log, mixer.D.unsqueeze(-1)
