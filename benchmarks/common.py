@@ -29,6 +29,11 @@ def folder(keep: bool) -> Path:
     return results
 
 
+def figures(keep: bool) -> Path:
+    """Return docs/figures with `--keep`, else runs/bench."""
+    return RESULTS.parent.parent / "docs" / "figures" if keep else folder(keep)
+
+
 def command() -> str:
     """Return the command line of this run, with the names of files in place of their paths on this machine."""
     arguments = [_portable(argument) for argument in sys.argv[1:]]

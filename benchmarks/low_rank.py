@@ -1,16 +1,19 @@
 """Trained low-rank networks: which rank a task needs, and how well the reduced dynamics describe the trained ones.
 
-    python benchmarks/low_rank.py --keep --part decision    rank one on the perceptual decision, three seeds
-    python benchmarks/low_rank.py --keep --part context     rank one on the decision by context, three seeds
+    python benchmarks/low_rank.py --keep --part decision    rank one on the perceptual decision; --seed for others
+    python benchmarks/low_rank.py --keep --part context     rank one on the decision by context; --seed for others
     python benchmarks/low_rank.py --keep --part start       how long training stays at the baseline, by overlap and rate
     python benchmarks/low_rank.py --keep --part rank        truncation of a network of full rank, with further training
 
-Each part takes some minutes on one core. Accuracies are those on 1024 fresh trials. "fixed points agree" compares those
-of the whole network, searched among all its units, with those of its exact reduction to the latent variables.
+Each part takes some minutes on one core. Accuracies are those on 256 fresh trials, in the part on ranks on 1024.
+"fixed points agree" compares those of the whole network, searched among all units, with those of the exact reduction to
+the latent variables. Networks drawn from fitted populations have 2048 units, so that the scatter of a small sample
+counts little.
 """
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,7 +23,7 @@ import torch
 from torch import Tensor
 
 import mnemoscope as ms
-from common import folder, option_parser, write_json
+from common import figures, folder, option_parser, write_json
 from mnemoscope.cells import LeakyRNN
 from mnemoscope.config import PRESETS, RunConfig
 from mnemoscope.config.run_config import changed
@@ -28,9 +31,11 @@ from mnemoscope.lenses import Reduction
 from mnemoscope.tasks.cognitive import TrialTask
 from mnemoscope.training import load_model
 
-SEEDS = (0, 1, 2)
-TRIALS = 1024
-OVERLAPS, RATES = (0.0, 0.5, 1.0), (0.001, 0.005)
+TRIALS, TRIALS_OF_RANKS = 256, 1024
+"""Fresh trials that score a network: in general, and in the part on ranks."""
+DRAWN, DRAWS, POPULATIONS = 2048, 4, (1, 2, 4)
+"""Units of a drawn network, networks drawn from each mixture, and numbers of populations."""
+OVERLAPS, RATES = (0.0, 1.0), (0.001, 0.005)
 """Initial overlaps and learning rates whose first steps are compared."""
 LEARNED = 0.8
 """Accuracy from which a network counts as having left the baseline."""
@@ -48,9 +53,9 @@ def trained(config: RunConfig) -> tuple[ms.Model, TrialTask, float, float]:
     return model, task, seconds, run.baseline
 
 
-def scorer(task: TrialTask) -> Any:
+def scorer(task: TrialTask, trials: int = TRIALS) -> Any:
     """Return the function from a model to its accuracy on fresh trials."""
-    batch = task.batch(TRIALS, 0, 0, "test")
+    batch = task.batch(trials, 0, 0, "test")
 
     @torch.no_grad()
     def accuracy(model: ms.Model) -> float:
@@ -86,50 +91,48 @@ def compared(model: ms.Model, constant: Tensor, mixture: Any) -> tuple[Reduction
     }
 
 
-def low_rank_network(name: str, keep: bool) -> None:
-    """Measure a preset of low rank with several seeds, and draw the first."""
-    rows = []
-    for seed in SEEDS:
-        model, task, seconds, _ = trained(changed(PRESETS[name], {"seed": seed}))
-        cell, accuracy, batch = model.cell, scorer(task), task.batch(64, 0, 1, "test")
-        assert isinstance(cell, LeakyRNN)
-        resampled = ms.measure_resampling(model, score=accuracy, populations=(1, 2, 3), draws=10)
-        loadings = cell.loadings(model.linear_readout)
-        mixture = ms.fit_mixture(cell.loadings(), resampled.needed or 3)[0]
-        along = ms.measure_reduction(model, batch.inputs, mixture=mixture)
-        found = {key: compared(model, x, mixture) for key, x in contexts(task, model).items()}
-        rows.append(
-            {
-                "seed": seed,
-                "seconds of training": round(seconds, 1),
-                "accuracy": round(accuracy(model), 3),
-                "units": cell.hidden_size,
-                "overlap of m and n": round(float((loadings.right * loadings.left).mean()), 3),
-                "overlaps of n with inputs": [
-                    round(float(each), 3) for each in (loadings.right.mT @ loadings.inputs / len(loadings.left))[0]
-                ],
-                "error of the exact reduction on trials": float(f"{along.error:.1e}"),
-                "error of the mean field on trials": round(along.mean_field_error, 3),
-                "by context": {key: rest for key, (_, rest) in found.items()},
-                "accuracy of resampled networks": {
-                    number: [round(float(q), 3) for q in row.quantile(torch.tensor([0.0, 0.5, 1.0]).double())]
-                    for number, row in zip(resampled.populations, resampled.scores, strict=True)
-                },
-                "accuracy of shuffled networks": [
-                    round(float(each), 3) for each in resampled.shuffled.sort()[0][[0, -1]]
-                ],
-                "populations needed": resampled.needed,
-            }
-        )
-        print(rows[-1], flush=True)
-        if not seed:
-            for key, (reduced, _) in found.items():
-                figure = reduced.figure()
-                figure.savefig(
-                    folder(keep) / f"low_rank_{name}_{key.replace(' ', '-')}.png", dpi=110, bbox_inches="tight"
-                )
-            resampled.figure().savefig(folder(keep) / f"low_rank_{name}_resampled.png", dpi=110, bbox_inches="tight")
-    write_json(folder(keep) / f"low_rank_{name}.json", rows=rows)
+def low_rank_network(name: str, seed: int, keep: bool) -> None:
+    """Measure a preset of low rank with one seed, and add it to the file with the others; draw the first."""
+    model, task, seconds, _ = trained(changed(PRESETS[name], {"seed": seed}))
+    cell, accuracy, batch = model.cell, scorer(task), task.batch(64, 0, 1, "test")
+    assert isinstance(cell, LeakyRNN)
+    resampled = ms.measure_resampling(model, score=accuracy, populations=POPULATIONS, draws=DRAWS, size=DRAWN)
+    loadings, place = cell.loadings(), folder(keep)
+    mixture = ms.fit_mixture(loadings, resampled.needed or POPULATIONS[-1])[0]
+    along = ms.measure_reduction(model, batch.inputs, mixture=mixture)
+    found = {key: compared(model, x, mixture) for key, x in contexts(task, model).items()}
+    row = {
+        "seed": seed,
+        "seconds of training": round(seconds, 1),
+        "accuracy": round(accuracy(model), 3),
+        "units": cell.hidden_size,
+        "overlap of m and n": round(float((loadings.right * loadings.left).mean()), 3),
+        "overlaps of n with inputs": [
+            round(float((loadings.right[:, 0] * each).mean()), 3) for each in loadings.inputs.T
+        ],
+        "populations of the mean field": along.populations,
+        "error of the exact reduction on trials": float(f"{along.error:.1e}"),
+        "error of the mean field on trials": round(along.mean_field_error, 3),
+        "by context": {key: rest for key, (_, rest) in found.items()},
+        "accuracy of resampled networks": {
+            number: [round(float(q), 3) for q in each.quantile(torch.tensor([0.0, 0.5, 1.0]).double())]
+            for number, each in zip(resampled.populations, resampled.scores, strict=True)
+        },
+        "accuracy of shuffled networks": [round(float(each), 3) for each in resampled.shuffled.sort()[0][[0, -1]]],
+        "populations needed": resampled.needed,
+        "summary": resampled.summary(),
+    }
+    print(row, flush=True)
+    path = place / f"low_rank_{name.removeprefix('low-rank-')}.json"
+    others = json.loads(path.read_text())["rows"] if path.exists() else []
+    by_seed = {**{each["seed"]: each for each in others}, seed: row}
+    rows = [by_seed[each] for each in sorted(by_seed)]
+    write_json(path, rows=rows)
+    if not seed:
+        for key, (reduced, _) in found.items():
+            ending = "" if key == "all trials" else f"-{key.split()[-1]}"
+            reduced.figure().savefig(figures(keep) / f"{name}{ending}.png", dpi=110, bbox_inches="tight")
+        resampled.figure().savefig(figures(keep) / f"{name}-resampled.png", dpi=110, bbox_inches="tight")
 
 
 def start(keep: bool) -> None:
@@ -150,13 +153,13 @@ def start(keep: bool) -> None:
 def rank_of_a_full_network(keep: bool) -> None:
     """Truncate a network of full rank, and train the truncated ones further."""
     model, task, seconds, _ = trained(PRESETS["perceptual-decision"])
-    accuracy = scorer(task)
+    accuracy = scorer(task, TRIALS_OF_RANKS)
     found = ms.measure_rank(
         model, score=accuracy, ranks=RANKS, retrain=lambda each: ms.fine_tune(each, task, steps=100)
     )
     print(found.summary())
     assert found.retrained is not None
-    found.figure().savefig(folder(keep) / "low_rank_truncated.png", dpi=110, bbox_inches="tight")
+    found.figure().savefig(figures(keep) / "low-rank-truncated.png", dpi=110, bbox_inches="tight")
     table = zip(found.ranks, found.scores, found.control_scores.mean(1), found.retrained, strict=True)
     names = ("rank", "leading terms", "random terms", "after 100 further steps")
     rows = [dict(zip(names, [row[0], *(round(float(each), 3) for each in row[1:])], strict=True)) for row in table]
@@ -176,13 +179,14 @@ def main() -> None:
     parser.add_argument(
         "--part", choices=["decision", "context", "start", "rank"], required=True, help="what to measure"
     )
+    parser.add_argument("--seed", type=int, default=0, help="seed of a low-rank network")
     options = parser.parse_args()
     if options.part == "start":
         start(options.keep)
     elif options.part == "rank":
         rank_of_a_full_network(options.keep)
     else:
-        low_rank_network(f"low-rank-{options.part}", options.keep)
+        low_rank_network(f"low-rank-{options.part}", options.seed, options.keep)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 import torch
 
 import mnemoscope as ms
-from common import folder, option_parser, write_json
+from common import figures, folder, option_parser, write_json
 from mnemoscope.config import PRESETS, RunConfig
 from mnemoscope.config.run_config import changed
 from mnemoscope.lenses import TaskVariance
@@ -34,6 +34,8 @@ RELU = {
     "cell_options": {"nonlinearity": "relu", "form": "rate", "leak": 0.5, "input_scale": 0.3},
     "batch_size": 256,
     "learning_rate": 0.002,
+    "steps": 3100,
+    "evaluate_every": 500,
 }
 """Settings of the network of leaky units that differ from the preset."""
 
@@ -85,7 +87,8 @@ def main() -> None:
     print(accuracy)
     print(found.summary())
     name = folder(options.keep) / f"multi_task_{options.network}"
-    found.figure().savefig(name.with_suffix(".png"), dpi=110, bbox_inches="tight")
+    figure = figures(options.keep) / f"multi-task-{options.network}.png"
+    found.figure().savefig(figure, dpi=110, bbox_inches="tight")
     assert found.scores is not None
     assert found.null is not None
     write_json(

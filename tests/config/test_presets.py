@@ -26,8 +26,8 @@ HASHES = {
     "delayed-match": "b106817f4b",
     "angle-memory": "448506481c",
     "ready-set-go": "e5b3340b25",
-    "low-rank-decision": "afaeb8b7db",
-    "low-rank-context": "9594a4764d",
+    "low-rank-decision": "7b602b44be",
+    "low-rank-context": "13afe1a97e",
     "multi-task": "7f7ad916ea",
 }
 """Hash of each preset, which names the folders of its runs."""

@@ -1,0 +1,56 @@
+"""Numbers of trained networks on pages are those of the committed results."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+def results(name):
+    return json.loads((ROOT / "benchmarks" / "results" / f"{name}.json").read_text())
+
+
+def row(page, label):
+    """Return the cells of the row of a table that begins with a label, as numbers."""
+    text = (ROOT / "docs" / page).read_text()
+    cells = next(line for line in text.splitlines() if line.startswith(f"| {label} |")).split("|")[2:-1]
+    return [float(cell) for cell in cells]
+
+
+@pytest.mark.parametrize("label", ["leading terms", "random terms", "after 100 further steps"])
+def test_the_scores_of_truncated_networks_are_those_of_the_benchmark(label):
+    measured = [each[label] for each in results("low_rank_truncated")["rows"]]
+    assert row("low-rank.md", label) == pytest.approx(measured, abs=0.00501)
+
+
+def test_the_numbers_of_the_low_rank_decision_are_those_of_the_benchmark():
+    text = (ROOT / "docs" / "low-rank.md").read_text()
+    first = results("low_rank_decision")["rows"][0]
+    drawn = ", ".join(f"{median:.3f}" for _, median, _ in first["accuracy of resampled networks"].values())
+    shuffled = "{:.3f} to {:.3f}".format(*first["accuracy of shuffled networks"])
+    (delay,) = first["by context"].values()
+    assert delay["fixed points agree"]
+    assert f"| accuracy on 256 fresh trials | {first['accuracy']:.3f} |" in text
+    mean_field = f"{first['error of the mean field on trials']:.2f}"
+    assert (
+        f"exact reduction, mean field | {first['error of the exact reduction on trials']:.0e}, {mean_field} |" in text
+    )
+    assert f"1, 2 and 4 populations | {drawn} |" in text
+    assert f"| accuracy of shuffled networks | {shuffled} |" in text
+    for overlap in (0.0, 1.0):
+        steps = [
+            each["steps to accuracy 0.8"] for each in results("low_rank_start")["rows"] if each["overlap"] == overlap
+        ]
+        assert row("low-rank.md", f"overlap {overlap:g}") == steps
+
+
+def test_the_accuracies_of_the_twenty_tasks_are_those_of_the_benchmark():
+    networks = [results(f"multi_task_{name}")["accuracy"] for name in ("preset", "relu")]
+    for rule in networks[0]:
+        assert row("cognitive-tasks.md", rule) == pytest.approx([each[rule] for each in networks], abs=0.00501)
+    text = (ROOT / "docs" / "cognitive-tasks.md").read_text()
+    for accuracy in networks:
+        assert f"right in {sum(accuracy.values()) / len(accuracy):.1%} of trials on average" in " ".join(text.split())
+    assert "silhouette 0.19" in results("multi_task_relu")["summary"]
