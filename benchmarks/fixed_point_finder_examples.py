@@ -56,18 +56,18 @@ def main() -> None:
     """Train, search, compare, write."""
     parser = option_parser(__doc__)
     parser.add_argument("--peer", type=Path, required=True, help="checkout of fixed-point-finder")
-    parser.add_argument("--cells", nargs="+", default=["tanh"], help="networks of its example: tanh, gru")
+    parser.add_argument("--cells", nargs="+", default=["tanh", "gru"], help="networks of its example")
     options = parser.parse_args()
     torch.set_num_threads(2)
     for part in ("", "examples/torch", "examples/helper"):
         sys.path.insert(0, str(options.peer / part))
     rows = [row for cell in options.cells for row in measure_example(cell)]
-    cycles = {cell: cycles_of_two(cell) for cell in options.cells}
+    orbits = {cell: stable_orbits(cell) for cell in options.cells}
     kept = [compare_kept(options.peer, size) for size in (2, 3, 4)]
     results = folder(options.keep)
-    content = {"peer": commit(options.peer), "rows": [asdict(row) for row in rows], "kept": kept, "cycles": cycles}
+    content = {"peer": commit(options.peer), "rows": [asdict(row) for row in rows], "kept": kept, "orbits": orbits}
     write_json(results / "fixed_point_finder_examples.json", **content)
-    page = describe(rows, kept, cycles, commit(options.peer))
+    page = describe(rows, kept, orbits, commit(options.peer))
     (results / "fixed_point_finder_examples.md").write_text(page)
     print(page)
 
@@ -96,8 +96,8 @@ def measure_example(cell: str) -> list[Measurement]:
     return [measure(f"{cell} 16", method, dynamics, search) for method, search in searches.items()]
 
 
-def cycles_of_two(cell: str) -> int:
-    """Return the number of stable cycles of two steps, where a network may remember instead of at fixed points."""
+def stable_orbits(cell: str) -> int:
+    """Return the number of stable fixed points and cycles of two steps, where a network may remember."""
     cycles = ms.find_cycles(train_example(cell)[0], periods=[2])
     return cycles.kind.count("stable")
 
@@ -163,7 +163,7 @@ def compare_kept(checkout: Path, size: int) -> dict[str, Any]:
     return {"units": size, "kept": len(kept), "ours": len(ours), "largest distance": apart}
 
 
-def describe(rows: list[Measurement], kept: list[dict[str, Any]], cycles: dict[str, int], peer: str) -> str:
+def describe(rows: list[Measurement], kept: list[dict[str, Any]], orbits: dict[str, int], peer: str) -> str:
     """Return the results as Markdown."""
     lines = [
         "# The example of fixed-point-finder",
@@ -179,8 +179,11 @@ def describe(rows: list[Measurement], kept: list[dict[str, Any]], cycles: dict[s
         f"| {row.stable} | {row.index_sum} |"
         for row in rows
     ]
-    found = ", ".join(f"{number} ({cell})" for cell, number in cycles.items())
-    lines += ["", f"Stable cycles of two steps that `ms.find_cycles` finds in the same networks: {found}."]
+    found = ", ".join(f"{number} ({cell})" for cell, number in orbits.items())
+    lines += [
+        "",
+        f"Stable fixed points and cycles of two steps that `ms.find_cycles` finds in the same networks: {found}.",
+    ]
     lines += ["", "Fixed points that its tests keep, imported and searched again:", ""]
     lines += ["| units | kept | found here | largest distance |", "|---|---|---|---|"]
     lines += [

@@ -99,9 +99,11 @@ def test_inputs_may_be_missing(tmp_path):
 def test_the_page_has_the_measured_example():
     root = Path(__file__).parents[2]
     rows = json.loads((root / "benchmarks/results/fixed_point_finder_examples.json").read_text())["rows"]
-    table = ["| method | seconds | points | q < 1e-12 | q < 1e-25 |", "|---|---|---|---|---|"]
+    table = ["| network | method | seconds | points | q < 1e-12 | q < 1e-25 |", "|---|---|---|---|---|---|"]
     table += [
-        f"| {row['method']} | {row['seconds']:.2f} | {row['points']} | {row['loose']} | {row['true']} |" for row in rows
+        f"| {row['network']} | {row['method']} | {row['seconds']:.2f} | {row['points']} | {row['loose']} | "
+        f"{row['true']} |"
+        for row in rows
     ]
     page = (root / "docs/from-fixed-point-finder.md").read_text()
     assert page.split("<!-- example -->")[1].split("<!-- end -->")[0].strip() == "\n".join(table)

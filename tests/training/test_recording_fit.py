@@ -1,5 +1,8 @@
 """Networks fitted to recordings: planted dynamics, missing data, and scores beside simple alternatives."""
 
+import json
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -196,3 +199,16 @@ def test_wrong_arguments_are_refused():
         ms.fit_network(recording, units="recorded", cell=ms.cells.LeakyRNN(1, 2), progress=False)
     with pytest.raises(ValueError, match="must have the units of the recording"):
         ms.fit_network(recording, test=recording.select([0, 1]))
+
+
+def test_the_page_has_the_measured_fits_to_spikes():
+    root = Path(__file__).parents[2]
+    rows = json.loads((root / "benchmarks/results/recorded_spikes.json").read_text())["rows"]
+    shown = (root / "docs/populations.md").read_text().partition("<!-- seeds -->")[2].partition("<!-- end -->")[0]
+    lines = [line.strip("| ").split(" | ") for line in shown.strip().splitlines()[2:]]
+    errors = [["none" if error is None else f"{error:.1f}" for error in row["errors"]] for row in rows]
+    assert lines == [
+        [row["design"], str(row["seed"]), f"{row['free']:.2f}", f"{row['stable']} + {row['others']}",
+         f"{left}, {right}", saddle]
+        for row, (left, right, saddle) in zip(rows, errors, strict=True)
+    ]  # fmt: skip
