@@ -190,7 +190,8 @@ def test_the_convolution_of_a_minimal_cell_precedes_its_maps():
 
 def test_bad_blocks_are_refused():
     for make, message in [
-        (lambda: blocks(3, 4, "gru"), "has no block"),
+        (lambda: blocks(3, 4, "gru"), "one of s4d, .*, slstm, but is 'gru', which has no block.$"),
+        (lambda: blocks(3, 4, "mamba3"), "one of s4d, .*, which is no cell. Did you mean 'mamba'[?]$"),
         (lambda: blocks(3, 4, "mingru", heads=2), "has no option 'heads'. Its options: none"),
         (lambda: blocks(3, 4, "rwkv7", key_size=2), "has no option 'key_size'. Its options: heads = 1.$"),
         (lambda: blocks(3, 4, depth=0), "depth must be"),

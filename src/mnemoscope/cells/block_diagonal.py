@@ -25,10 +25,23 @@ class BlockDiagonal(nn.Module):
         self.bias = nn.Parameter(torch.zeros(features)) if bias else None
 
     def forward(self, x: Float[Tensor, "*batch features"]) -> Float[Tensor, "*batch features"]:
-        by_block = x.unflatten(-1, (len(self.weight), -1))
-        y = torch.einsum("...bi,boi->...bo", by_block, self.weight).flatten(-2)
-        return y if self.bias is None else y + self.bias
+        return map_blocks(x, self.weight, self.bias)
 
     def extra_repr(self) -> str:
         blocks, size, _ = self.weight.shape
         return f"{blocks * size}, blocks={blocks}, bias={self.bias is not None}"
+
+
+def map_blocks(
+    x: Float[Tensor, "*batch features"],
+    weight: Float[Tensor, "blocks outputs inputs"],
+    bias: Float[Tensor, " features"] | None = None,
+) -> Float[Tensor, "*batch features"]:
+    """Return `W x + b`, where W has the blocks `weight` on its diagonal and is 0 elsewhere.
+
+    >>> map_blocks(torch.tensor([1.0, 2.0]), torch.tensor([[[3.0]], [[4.0]]]))
+    tensor([3., 8.])
+    """
+    by_block = x.unflatten(-1, (len(weight), -1))
+    y = torch.einsum("...bi,boi->...bo", by_block, weight).flatten(-2)
+    return y if bias is None else y + bias

@@ -126,7 +126,7 @@ class Cell(nn.Module):
     def fast_path(
         self, xs: Num[Tensor, "time batch ..."], state: State, mask: Bool[Tensor, "time batch"] | None
     ) -> FastPath | NoFastPath:
-        """Return a fast path for `xs` from `state`, or the reason why there is none.
+        """Return a fast path for `xs` from `state`, or the reason for the loop.
 
         This call is cheap; the work is done by `FastPath.run`. A subclass that overrides the step inherits no fast
         path. `scan` checks for hooks and transforms.

@@ -36,7 +36,7 @@ class NoFastPath:
     """The absence of a fast path."""
 
     reason: str
-    """Why there is none, as part of a sentence."""
+    """Why the loop is used instead, as part of a sentence."""
 
 
 def why_no_fast_path(module: nn.Module) -> str | None:

@@ -108,7 +108,7 @@ def scan(
             output, stays as it was at its last step; the last state is that of each sequence's end.
         backend: "auto" uses the cell's fast path if there is one, otherwise the loop; "loop" and "fused" force one of
             them. A fast path agrees with the loop up to rounding: relative errors of about 1e-6 in float32 (1e-7 b /
-            |z| for gradients through complex modReLU with a positive bias b). There is none under `torch.func`,
+            |z| for gradients through complex modReLU with a positive bias b). The loop is used under `torch.func`,
             forward-mode differentiation and hooks. Second derivatives work as in the loop, except through cuDNN and
             fused attention or tapes, which raise an error. As with torch.nn, outputs must not be changed in place
             before the backward pass.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from mnemoscope.base.suggestions import did_you_mean
 from mnemoscope.base.validation import check_whole
 from mnemoscope.cells import SLSTM, Block, Stack
 from mnemoscope.cells.affine import AffineCell
@@ -50,10 +51,11 @@ def blocks(
 
     """
     check_whole(1, input_size=input_size, hidden_size=hidden_size, depth=depth)
-    core = cells.load(family)
+    core = cells.load(family) if family in cells else None
     if not (isinstance(core, type) and issubclass(core, AffineCell | SLSTM)):
-        known = ", ".join(entry.name for entry in cells if "affine" in entry.tags)
-        raise ValueError(f"family must be one of {known} or slstm, but is {family!r}, which has no block.")
+        known = [*(entry.name for entry in cells if "affine" in entry.tags), "slstm"]
+        problem = f"is no cell.{did_you_mean(family, known)}" if core is None else "has no block."
+        raise ValueError(f"family must be one of {', '.join(known)}, but is {family!r}, which {problem}")
     given = {"heads": heads, "key_size": key_size, "state_size": state_size, "factors": factors, "beta_max": beta_max}
     others = options_of(core).keys() - given.keys()  # sizes, and options that blocks set as published
     given = {name: value for name, value in given.items() if value is not None}

@@ -19,7 +19,7 @@ the loop's time up to 225 entries, and as long or longer with 400.
 
 
 def no_vector_form(size: int, largest: int) -> NoFastPath | None:
-    """Return why a state of `size` entries has no vector form that is faster, or None if it has one."""
+    """Return why a state of `size` entries has no faster vector form; None if a vector form is faster."""
     if size <= largest:
         return None
     return NoFastPath(f"its state has {size} entries; the matrix of its vector form pays up to {largest}")

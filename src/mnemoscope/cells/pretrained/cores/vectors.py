@@ -11,6 +11,7 @@ from mnemoscope.base.array_types import Float
 from mnemoscope.cells.affine.cell import AffineCell
 from mnemoscope.cells.affine.minimal import RGLRU, MinGRU, MinLSTM
 from mnemoscope.cells.affine.parts import Parts
+from mnemoscope.cells.block_diagonal import map_blocks
 from mnemoscope.cells.pretrained.cores.mixer_core import MixerCore, convolved
 
 
@@ -25,8 +26,8 @@ class GriffinCore(MixerCore, RGLRU):
         AffineCell.__init__(self, mixer.hidden_size, mixer.lru_width, heads=mixer.lru_width, keys=1)
         self.source, self.conv, self.window = mixer.linear_x, mixer.conv_1d, mixer.conv1d_width
         unit = mixer.rg_lru
-        self.recurrence_gate = _BlockDiagonal(unit.recurrent_gate_weight, unit.recurrent_gate_bias)
-        self.input_gate = _BlockDiagonal(unit.input_gate_weight, unit.input_gate_bias)
+        self.recurrence_gate = _Gate(unit.recurrent_gate_weight, unit.recurrent_gate_bias)
+        self.input_gate = _Gate(unit.input_gate_weight, unit.input_gate_bias)
         self.rate_bias = unit.recurrent_param
 
     def parts(self, features: Float[Tensor, "*batch features"]) -> Parts:
@@ -81,13 +82,12 @@ def _build(core: Any, projection: Any, units: int) -> None:
     core.source, core.maps, core.positive = projection, nn.Identity(), True
 
 
-class _BlockDiagonal(nn.Module):
-    """A map to a gate of RG-LRU, in which the units of a block see each other only."""
+class _Gate(nn.Module):
+    """A map to a gate of RG-LRU, in which the units of a block see each other only; its weights are the mixer's."""
 
     def __init__(self, weight: nn.Parameter, bias: nn.Parameter) -> None:
         super().__init__()
         self.weight, self.bias = weight, bias  # (blocks, inputs, outputs), (blocks, outputs)
 
     def forward(self, u: Float[Tensor, "*batch units"]) -> Float[Tensor, "*batch units"]:
-        blocks = u.unflatten(-1, (len(self.weight), -1))
-        return (torch.einsum("...bi,bio->...bo", blocks, self.weight) + self.bias).flatten(-2)
+        return map_blocks(u, self.weight.mT, self.bias.flatten())
