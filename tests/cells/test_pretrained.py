@@ -242,7 +242,7 @@ def test_the_faults_that_the_page_names_are_in_the_library(name):
 @torch.no_grad()
 def test_the_caches_that_do_not_fit_their_models_are_in_the_library():
     model, tokens = module_and_inputs("xlstm")
-    with pytest.raises(ValueError, match="wrong shape"):
+    with pytest.raises((ValueError, AssertionError), match="wrong shape"):  # the latter by the package xlstm
         steps_of_the_library("xlstm", model, tokens)
     model, tokens = module_and_inputs("kimi-without-attention")
     with pytest.raises(ValueError, match="get_seq_length"):

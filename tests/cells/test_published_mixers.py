@@ -14,6 +14,7 @@ from mnemoscope.cells.feed_forward import FeedForward
 from mnemoscope.cells.pretrained.pure_step import PureStep
 from tests.cells.tiny_models import MIXERS, causal_model
 
+pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script")  # of the package xlstm
 EXACT = 1e-12  # float64, sums of some tens of terms of order 1
 
 
@@ -217,7 +218,6 @@ def package_slstm():
 
 
 @pytest.mark.parametrize("family", [package_mlstm, package_slstm], ids=["mlstm", "slstm"])
-@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
 @torch.no_grad()
 def test_a_block_with_the_weights_of_the_package_xlstm_computes_its_outputs(family):
     torch.manual_seed(1)
