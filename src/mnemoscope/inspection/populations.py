@@ -23,7 +23,7 @@ from mnemoscope.lenses import (
     record_activity,
     task_variance,
 )
-from mnemoscope.lenses.demixing.figure import draw_demixed
+from mnemoscope.lenses.demixing.figure import SHOWN, draw_demixed
 from mnemoscope.lenses.principal_axes.figure import draw_components
 from mnemoscope.lenses.result import Result
 from mnemoscope.lenses.unit_clusters.figure import draw_task_variance
@@ -37,6 +37,8 @@ MOST_COMBINATIONS = 24
 """Combinations of conditions up to which all are compared; otherwise those of the context and of the held value."""
 SHUFFLES = 20
 """Shuffles of the significance of demixed components."""
+SPLITS = 3
+"""How often trials are left out for that."""
 MOST_CLUSTERS = 30
 """Largest number of clusters of units that is tried, as in Yang et al. 2019."""
 
@@ -119,7 +121,9 @@ def _demixed(recording: Recording, conditions: tuple[str, ...], seed: int) -> De
     """Return the demixed components; None without conditions to compare."""
     if not conditions:
         return None
-    return demixed_components(recording, conditions=conditions, shuffles=SHUFFLES, seed=seed)
+    return demixed_components(
+        recording, conditions=conditions, components=SHOWN, splits=SPLITS, shuffles=SHUFFLES, seed=seed
+    )
 
 
 def _variance(run: LoadedRun, task: MultiTask) -> TaskVariance | None:
