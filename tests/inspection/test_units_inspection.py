@@ -1,5 +1,6 @@
 """The page sections on the units of a run: components of their activity, task variance, rank and populations."""
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -34,6 +35,9 @@ def test_a_trial_based_task_has_sections_on_components(monkeypatch):
     assert found.demixed.marginals == ("time", "context", "choice", "context x choice")
     one = inspect_populations(run_of(DelayedMatch(objects=2, step=100.0, response=400.0)))
     assert one.components.cells[0] == "sample 0, test 0"
+    assert "Colours" not in one.sections()[0].lead  # a legend names them
+    many = replace(one, components=replace(one.components, cells=tuple(f"sample {each}" for each in range(12))))
+    assert "Colours go from sample 0 (dark) to sample 11 (light)." in many.sections()[0].lead
 
 
 @pytest.mark.usefixtures("undrawn")

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from math import ceil, prod
 
 from mnemoscope.drawing.axes import new_figure
+from mnemoscope.drawing.condition_lines import NAMED
 from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE
 from mnemoscope.inspection.cost import HOW_TO_MEASURE, is_quick
 from mnemoscope.inspection.page import LoadedRun
@@ -82,8 +83,8 @@ def inspect_populations(run: LoadedRun) -> PopulationFindings | None:
     if not isinstance(task, TrialTask):
         return None
     conditions = compared_conditions(task)
-    combinations = prod(len(task.levels()[name]) for name in task.levels())
     grid = task.grid()
+    combinations = len(grid.table)
     compared = len(grid.table.groups(*conditions)) if conditions else 1
     repeats = ceil(REPEATS * compared / combinations)
     if not is_quick(run.model.cell, len(grid.batch.inputs), repeats * combinations, run.options):
@@ -142,6 +143,8 @@ def _components_section(found: PrincipalComponents) -> Section:
         f"{found.summary()} Activity is what the readout sees, in trials of every combination of conditions with the "
         f"noise of training."
     )
+    if len(found.cells) > NAMED:
+        lead += f" Colours go from {found.cells[0]} (dark) to {found.cells[-1]} (light)."
     return Section("Components of the activity", lead, figure_markup(figure, "components", alt=alt))
 
 
