@@ -322,6 +322,15 @@ def test_retention_is_attention_with_rotated_queries_and_keys():
         close(ms.scan(cell, xs)[0][:, 0, 3 * head : 3 * head + 3], expected)
 
 
+def test_new_cells_have_the_default_precision_of_torch():
+    torch.set_default_dtype(torch.float64)
+    try:
+        cells = [make() for make in CELLS.values()]
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert {parameter.dtype for cell in cells for parameter in cell.parameters()} == {torch.float64}
+
+
 def test_s5_begins_at_the_normal_part_of_hippo():
     """P P^T plus the HiPPO-LegS matrix is normal; its eigenvalues come in pairs."""
     n = torch.arange(6).double()

@@ -197,7 +197,8 @@ def _number_of_pairs(state_size: int) -> int:
 def _hippo_normal(size: int) -> tuple[Complex[Tensor, " pairs"], Complex[Tensor, "size pairs"]]:
     """Return the eigenvalues with positive imaginary part of the normal part of HiPPO-LegS, and their eigenvectors.
 
-    The matrix is -1/2 plus a skew-symmetric one with the entries `-sqrt((n + 1/2)(m + 1/2))` below the diagonal.
+    The matrix is -1/2 plus a skew-symmetric one with the entries `-sqrt((n + 1/2)(m + 1/2))` below the diagonal. It is
+    solved in float64, and returned in the precision of new parameters.
     """
     root = torch.sqrt(torch.arange(size, dtype=torch.float64) + 0.5)
     skew = torch.tril(-torch.outer(root, root), -1)
@@ -205,4 +206,5 @@ def _hippo_normal(size: int) -> tuple[Complex[Tensor, " pairs"], Complex[Tensor,
     frequencies, V = torch.linalg.eigh(-1j * skew)
     positive = frequencies > 0
     eigenvalues = torch.complex(torch.full((size // 2,), -0.5, dtype=torch.float64), frequencies[positive])
-    return eigenvalues.to(torch.complex64), V[:, positive].to(torch.complex64)
+    dtype = torch.get_default_dtype().to_complex()
+    return eigenvalues.to(dtype), V[:, positive].to(dtype)
