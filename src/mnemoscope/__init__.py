@@ -141,6 +141,7 @@ if TYPE_CHECKING:
         measure_speed as measure_speed,
         memory_capacity as memory_capacity,
         principal_components as principal_components,
+        read_recording as read_recording,
         recall_interference as recall_interference,
         record_activity as record_activity,
         record_attention as record_attention,

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 import mnemoscope as ms
+from mnemoscope.lenses.recording.binning import bin_samples
 from mnemoscope.lenses.recording.nwb import read_contents
-from mnemoscope.lenses.recording.trial_bins import bin_samples
 
 
 @pytest.fixture

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from mnemoscope.inspection import Inspection, InspectionOptions
 
 
+DATA = (".npy", ".npz", ".nwb")
+"""Endings of files of data, which `inspect` does not take."""
+
+
 @dataclass(frozen=True)
 class Demo:
     """Train a 3-bit flip-flop network, find its fixed points, and write a page about it.
@@ -185,7 +189,8 @@ class Inspect:
                 f"{self.path} is a file of weights, whose inputs are numbers: omit --text, or pass --trials FILE."
             )
         if self.network is None:
-            raise ValueError(f"{self.path} is a file of weights: name its class with --network rnn, gru or lstm.")
+            hint = " For a recording: mnemoscope recording, or mnemoscope fit." * (self.path.suffix in DATA)
+            raise ValueError(f"{self.path} is a file of weights: name its class with --network rnn, gru or lstm.{hint}")
         from mnemoscope.cells.network_files import load_inputs, load_network
         from mnemoscope.inspection import inspect
 

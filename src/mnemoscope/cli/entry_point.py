@@ -23,6 +23,7 @@ from mnemoscope.cli.cite import Cite
 from mnemoscope.cli.command_options import check_option_names, option_names
 from mnemoscope.cli.commands import Demo, Inspect, List, RunStudy, Train
 from mnemoscope.cli.compare import CompareRuns
+from mnemoscope.cli.recordings import DescribeRecording, FitRecording
 from mnemoscope.cli.sweep import RunSweep
 from mnemoscope.cli.tables import Runs, Scoreboard, Studies
 from mnemoscope.config import PRESETS, RunConfig
@@ -37,6 +38,8 @@ DESCRIPTION = """Build recurrent networks, train them on memory tasks, and see w
     mnemoscope inspect runs/flipflop/<hash>    find the fixed points of a trained run, write a page
     mnemoscope inspect net.pt --network gru    the same for the weights of your torch.nn.GRU
     mnemoscope compare runs/flipflop/*         measure whether trained networks compute in the same way
+    mnemoscope recording rates.npz             components, rotations and selective units of a recording
+    mnemoscope fit rates.npz                   fit a network to a recording, find its fixed points, write a page
     mnemoscope runs --sort loss                compare all runs in one table
     mnemoscope sweep flipflop --over hidden_size=32,64    train with several settings and compare
     mnemoscope study flipflop-cube             measure a published result again
@@ -53,6 +56,8 @@ _COMMANDS = {
     "sweep": RunSweep,
     "inspect": Inspect,
     "compare": CompareRuns,
+    "recording": DescribeRecording,
+    "fit": FitRecording,
     "list": List,
     "study": RunStudy,
     "studies": Studies,

@@ -108,6 +108,7 @@ from mnemoscope.lenses.recall import (
 )
 from mnemoscope.lenses.recording import (
     Recording as Recording,
+    read_recording as read_recording,
     record_activity as record_activity,
     regression_axes as regression_axes,
 )

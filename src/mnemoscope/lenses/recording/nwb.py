@@ -14,8 +14,8 @@ from mnemoscope.base.array_types import Float
 from mnemoscope.base.lazy_imports import import_extra
 from mnemoscope.base.suggestions import did_you_mean
 from mnemoscope.base.trial_table import Condition, Epoch, TrialTable
+from mnemoscope.lenses.recording.binning import bin_samples
 from mnemoscope.lenses.recording.spikes import bin_spikes
-from mnemoscope.lenses.recording.trial_bins import bin_samples
 
 Edges = tuple[str | float, str | float]
 """Beginning and end of an epoch: a column of times in seconds, or seconds after the start of a trial."""

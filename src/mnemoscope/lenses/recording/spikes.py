@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
-from mnemoscope.lenses.recording.trial_bins import trial_bins
+from mnemoscope.lenses.recording.binning import trial_bins
 
 
 def bin_spikes(
