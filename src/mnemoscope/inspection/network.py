@@ -139,7 +139,7 @@ def inspect(
         duration.add("gradients", partial(gradient_section, duration.gradients))
     settings = {"readout": readout, "lengths": steps, "labels": labels, "wanted": wanted, "found": duration}
     inspect_duration(model or cell, None if trials is None else trials.xs, options, **settings)
-    reason = _why_no_fixed_points(cell)
+    reason = _why_no_fixed_points(cell, options)
     if reason:
         refuse_fixed_point_options(options, reason)
         if contexts is not None or (lenses != "auto" and wanted("fixed-points")):
@@ -236,10 +236,10 @@ def _encoded(model: Model | None, inputs: Tensor) -> Tensor:
         return inputs if model is None else model.encode(inputs)
 
 
-def _why_no_fixed_points(cell: Cell) -> str:
+def _why_no_fixed_points(cell: Cell, options: InspectionOptions) -> str:
     if isinstance(cell, TuringMachine) and is_large(cell):
         return "The state is too large for a list of fixed points; the page of a run shows those with equal slots."
-    return why_no_fixed_points(cell) or why_no_search(cell)
+    return why_no_fixed_points(cell) or why_no_search(cell, options)
 
 
 def _mechanism(

@@ -14,7 +14,7 @@ from mnemoscope.cells.affine import AffineCell
 from mnemoscope.cells.state import Layout
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE, style_page_axes
-from mnemoscope.inspection.cost import BUDGET
+from mnemoscope.inspection.cost import BUDGET, HOW_TO_MEASURE
 from mnemoscope.inspection.options import InspectionOptions
 from mnemoscope.lenses import Influence, influence
 from mnemoscope.lenses.exact_influence.figure import draw_curves, draw_heads, layer_colour
@@ -30,6 +30,8 @@ LAYERS = 4
 """Layers whose matrices a page shows; of more, the first and the last ones."""
 TOKENS = 1500
 """Tokens that a page shows."""
+JACOBIANS = 150
+"""Jacobians of all starts that a search for fixed points takes, roughly."""
 LARGE = 256
 """Numbers of a state of affine layers up to which fixed points are searched for."""
 STRONG = 3.0
@@ -46,12 +48,24 @@ def has_affine_layers(network: Cell | Model, inputs: Num[Tensor, "time batch ...
     return True
 
 
-def why_no_search(cell: Cell) -> str:
-    """Return why fixed points of a large network with affine layers alone are not searched for; "" for any other."""
+def why_no_search(cell: Cell, options: InspectionOptions) -> str:
+    """Return why fixed points of a network with affine layers alone are not searched for; "" if they are.
+
+    A search takes many Jacobians, each with a pass for every number of the state, and blocks have none in closed form.
+    """
     layers = cell.layers if isinstance(cell, Stack) else [cell]
     size = Layout(cell.initial_state(1)).size
-    if size <= LARGE or not all(isinstance(getattr(layer, "core", layer), AffineCell) for layer in layers):
+    if not all(isinstance(getattr(layer, "core", layer), AffineCell) for layer in layers):
         return ""
+    if size <= LARGE:
+        weights = sum(weight.numel() for weight in cell.parameters())
+        quick = not isinstance(cell, Stack) or JACOBIANS * options.starts * size * weights <= BUDGET
+        if options.full or quick:
+            return ""
+        return (
+            f"Fixed points were not searched for, and neither was a slow manifold, since the Jacobians of "
+            f"{len(layers)} layers, of a state of {size:,} numbers, take long. {HOW_TO_MEASURE}"
+        )
     return (
         f"All layers are affine in their state, of {size:,} numbers: at a constant input such a network has one fixed "
         f"point, unless an eigenvalue is 1, so that no others are searched for."

@@ -84,7 +84,7 @@ def inspect_run(folder: str | Path, *, options: InspectionOptions = DEFAULT_OPTI
         return _inspect_relational(run, model, task)
     if isinstance(model.cell, TuringMachine):
         return _inspect_machine(run)
-    if reason := why_no_search(model.cell):
+    if reason := why_no_search(model.cell, options):
         return _inspect_affine(run, reason)
     reason = why_no_fixed_points(model.cell)
     return _inspect_recurrent(run) if reason is None else _inspect_attentive(run, reason)
