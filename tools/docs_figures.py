@@ -3,6 +3,7 @@
     python -m tools.docs_figures                          all of them, into docs/figures
     python -m tools.docs_figures transfer-copy.paper      only this one
     python -m tools.docs_figures task.angle-memory        trials of a task
+    python -m tools.docs_figures comparison.planted       planted systems, compared by their dynamics
 
 A figure is the one that the page of its study shows, in the colours of a light page. Look at it after it has changed.
 """
@@ -20,6 +21,8 @@ from matplotlib.figure import Figure
 from mnemoscope import registry
 from mnemoscope.drawing.palette import LIGHT
 from mnemoscope.drawing.svg import COLOUR
+from mnemoscope.lenses import compare
+from mnemoscope.lenses.comparison.planted import DYNAMICS, planted_activity
 from mnemoscope.replication.results import PresetResults, read_results
 
 ROOT = Path(__file__).parent.parent
@@ -36,19 +39,26 @@ NAMES = (
 """Figures of pages, each by the study and the preset."""
 TASK_NAMES = tuple(f"task.{entry.name}" for entry in registry.tasks if "cognitive" in entry.tags)
 """Figures of trials, each by its task."""
+PLANTED = "comparison.planted"
+"""The comparison of planted systems in docs/compare.md."""
 
 
 def main() -> None:
     """Draw the figures that the command line names, or all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "names", nargs="*", metavar="STUDY.PRESET", help=f"one of {', '.join((*NAMES, *TASK_NAMES))}; by default all"
+        "names",
+        nargs="*",
+        metavar="STUDY.PRESET",
+        help=f"one of {', '.join((*NAMES, *TASK_NAMES, PLANTED))}; by default all",
     )
-    chosen = parser.parse_args().names or [*NAMES, *TASK_NAMES]
+    chosen = parser.parse_args().names or [*NAMES, *TASK_NAMES, PLANTED]
     FIGURES.mkdir(exist_ok=True)
-    studies = [name for name in chosen if name not in TASK_NAMES]
+    studies = [name for name in chosen if name not in (*TASK_NAMES, PLANTED)]
     results = read_results(ROOT / "results", None)[0] if studies else []
     drawn = {**draw(results, studies), **{name: draw_task(name) for name in chosen if name in TASK_NAMES}}
+    if PLANTED in chosen:
+        drawn[PLANTED] = draw_comparison()
     for name, text in drawn.items():
         path = FIGURES / f"{name}.svg"
         path.write_text(text, encoding="utf-8")
@@ -68,6 +78,14 @@ def draw(results: Sequence[PresetResults], names: Sequence[str]) -> dict[str, st
 def draw_task(name: str) -> str:
     """Return trials of a task as SVG, without noise."""
     return _svg(registry.tasks.load(name.removeprefix("task."))().figure())
+
+
+def draw_comparison() -> str:
+    """Return the comparison of planted systems by their dynamics as SVG."""
+    groups = [kind for kind in DYNAMICS for _ in range(3)]
+    systems = [planted_activity(kind, 6 + 3 * (n % 3), 6 + 3 * (n % 3), trials=100) for n, kind in enumerate(groups)]
+    names = [f"{kind} {n % 3 + 1}" for n, kind in enumerate(groups)]
+    return _svg(compare(systems, groups=groups, names=names, draws=0).figure())
 
 
 def _svg(figure: Figure) -> str:

@@ -122,7 +122,10 @@ def test_trained_runs_are_compared(tmp_path, capsys):
     assert main(["compare", *folders, *small, "--method", "cka", "--figure", str(tmp_path / "figure.png")]) == 0
     assert f"{Path(folders[0]).name}   {Path(folders[1]).name}" in capsys.readouterr().out
     assert (tmp_path / "figure.png").exists()
-    assert main(["compare", *folders, *small, "--method", "topology", "--json"]) == 0
+    page = tmp_path / "page.html"
+    assert main(["compare", *folders, *small, "--method", "topology", "--json", "--out", str(page)]) == 0
+    assert "All pairs" in page.read_text()
+    assert "Fixed points at each input" in page.read_text()
     assert len(json.loads(capsys.readouterr().out)["signatures"]) == 2
 
 

@@ -16,9 +16,9 @@ from mnemoscope.lenses.comparison.geometry import centred, cka_cosine, procruste
 from mnemoscope.lenses.comparison.grouping import scale_to_plane, silhouettes
 from mnemoscope.lenses.comparison.input_operators import fit_input_operators
 from mnemoscope.lenses.comparison.operators import principal_embedding
-from mnemoscope.lenses.comparison.planted import planted_activity
+from mnemoscope.lenses.comparison.planted import DYNAMICS, planted_activity
 from mnemoscope.lenses.comparison.surrogates import draw_surrogate
-from mnemoscope.lenses.comparison.topology import Point, portrait_distance
+from mnemoscope.lenses.comparison.topology import Point, _exchanged, _redrawn, portrait_distance
 
 
 def normal(*shape, seed=0):
@@ -202,16 +202,19 @@ def test_geometry_needs_the_same_steps_and_trials():
 # --- dynamics -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("score", ["angular", "wasserstein"])
-def test_conjugate_planted_systems_are_told_from_others(score):
-    names = ["ring", "line", "cycle", "fast cycle"]
-    systems = [planted_activity(name, 6 + 3 * seed, seed, trials=100) for name in names for seed in range(2)]
-    groups = [name for name in names for _ in range(2)]
-    found = ms.compare(systems, groups=groups, rank=4, score=score, draws=0, starts=2)
-    assert found.silhouette > 0.9
-    assert ms.compare(systems, groups=groups, method="cka", draws=0).silhouette < 0.2
+@pytest.mark.parametrize("noise", [0.0, 0.02])
+def test_conjugate_planted_systems_are_told_from_others(noise):
+    systems = [
+        planted_activity(name, 6 + 3 * seed, seed, trials=60, noise=noise) for name in DYNAMICS for seed in range(2)
+    ]
+    groups = [name for name in DYNAMICS for _ in range(2)]
+    found = ms.compare(systems, groups=groups, score="wasserstein", draws=0)
+    assert found.silhouette > 0.95
+    assert found.ranks == (6, 6, 4, 4, 5, 5, 6, 6, 6, 6)  # those of the planted dynamics: noise has no coordinates
     assert "no distance shows" in found.summary()
     assert found.verdict(0, 1) == "undecided"
+    assert ms.compare(systems, groups=groups, starts=2, draws=0).silhouette > 0.9
+    assert ms.compare(systems, groups=groups, method="cka", draws=0).silhouette < 0.2
 
 
 def test_verdicts_follow_from_surrogates_and_halves():
@@ -333,6 +336,18 @@ def test_networks_arrays_and_recordings_of_other_sizes_can_be_compared():
     assert float(found.distances[2, 3]) == pytest.approx(0, abs=1e-6)
 
 
+def test_one_tensor_of_inputs_is_read_in_the_layout_of_the_networks():
+    torch.manual_seed(0)
+    inputs, lstm, gru = normal(12, 4, 3).float(), torch.nn.LSTM(3, 3, batch_first=True), torch.nn.GRU(3, 4)
+    activity = ms.record_activity(lstm, inputs.transpose(0, 1)).activity
+    found = ms.compare(
+        [lstm, activity], inputs.transpose(0, 1), draws=0, delays=2, rank=2, starts=1, method="input-dsa"
+    )
+    assert float(found.distances[0, 1]) == pytest.approx(0, abs=1e-6)
+    with pytest.raises(ValueError, match="The systems 0 have batch_first"):
+        ms.compare([lstm, gru], inputs)
+
+
 @pytest.mark.parametrize(
     ("systems", "options", "message"),
     [
@@ -373,11 +388,23 @@ def test_networks_with_other_fixed_points_differ_and_those_with_the_same_do_not(
     found = ms.compare([gain(1.5, 1), gain(0.5, 1)], inputs, method="topology")
     assert found.signatures[0] == "2 stable, 1 with 1 unstable; 1 stable"
     assert found.signatures[1] == "1 stable; 1 stable"
-    assert found.verdict(0, 1) == "different"  # 2 inputs have 2 orders, too few to show a similarity
+    assert found.verdict(0, 1) == "unrelated"
+    assert found.null.shape == (20, 2, 2)
     assert not found.missing
+    assert found.bifurcations == {"0": [(1, "2 stable, 1 with 1 unstable", "1 stable")], "1": []}
+    assert "change their kind: 1 in 0" in found.summary()
     one = replace(found, null=None)
     assert one.verdict(0, 1) == "different"
-    assert "single input" in one.summary()
+    assert "no other order" in one.summary()
+
+
+def test_null_distributions_of_fixed_points_redraw_points_or_exchange_inputs():
+    few, many = (Point(0, False, 5.0, 1),), (Point(1, False, 2.0, 2), Point(0, True, 9.0, 0))
+    redrawn = _redrawn([[few, many], [many, few]], 4, 0)
+    assert [[len(portrait) for portrait in one] for one in redrawn[0]] == [[1, 2], [2, 1]]
+    assert {point for draw in redrawn for one in draw for portrait in one for point in portrait} == {*few, *many}
+    assert _exchanged([[few, many]], 4, 0) == [[[many, few]]]  # two inputs have one other order
+    assert _exchanged([[few]], 4, 0) == []
 
 
 def test_a_saddle_is_linked_to_the_points_on_its_two_sides():

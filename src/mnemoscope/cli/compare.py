@@ -20,7 +20,7 @@ class CompareRuns:
 
         mnemoscope compare runs/flipflop/0123456789 runs/flipflop/abcdef0123
         mnemoscope compare runs/flipflop/* --method topology
-        mnemoscope compare runs/flipflop/* --figure comparison.png
+        mnemoscope compare runs/flipflop/* --figure comparison.png --out comparison.html
 
     dsa compares dynamics; input-dsa dynamics and the effect of inputs; procrustes and cka the states in the same
     trials; topology the fixed points without input. docs/compare.md explains what each of them can and cannot see.
@@ -38,6 +38,8 @@ class CompareRuns:
     """Seed of trials, surrogates and searches."""
     figure: Path | None = None
     """File of the figure, such as comparison.png."""
+    out: Path | None = None
+    """File of a page with the figure, all pairs and the sources, such as comparison.html."""
     json: bool = False
     """Print the result as JSON."""
 
@@ -59,6 +61,10 @@ class CompareRuns:
         )
         if self.figure is not None:
             result.figure().savefig(self.figure)
+        if self.out is not None:
+            from mnemoscope.report.comparison import write_comparison_page
+
+            write_comparison_page(result, self.out, self._command())
         if self.json:
             print(json.dumps({"summary": result.summary(), **result.to_dict()}, indent=2))
             return 0
@@ -67,3 +73,8 @@ class CompareRuns:
             print(printable(f"{first:12} {second:12} {distance:8.3f}  {verdict}"))
         print(printable(result.summary()))
         return 0
+
+    def _command(self) -> str:
+        """Return the command line that makes the page again."""
+        options = f"--method {self.method} --trials {self.trials} --draws {self.draws} --seed {self.seed}"
+        return f"mnemoscope compare {' '.join(map(str, self.runs))} {options} --out {self.out}"

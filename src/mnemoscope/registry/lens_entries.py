@@ -105,7 +105,7 @@ attractors | where a network settles: points, cycles, circles, slow manifolds or
     Jang, section 9.1 | mnemoscope.lenses:find_attractors | jang benettin1980 | dynamics
 comparison | distances between networks or recordings by dynamics, inputs, geometry or fixed points, beside nulls
     Ostrow et al. 2023; Huang et al. 2025; Kornblith et al. 2019; Williams et al. 2021 | mnemoscope.lenses:compare
-    ostrow2023 huang2025 kornblith2019 williams2021 rousseeuw1987 | dynamics, populations
+    ostrow2023 huang2025 kornblith2019 williams2021 gavish2014 rousseeuw1987 | dynamics, populations
 closed-loop | the loops in which a network ends that reads its own outputs, their basins and multipliers
     mnemoscope | mnemoscope.lenses:find_loops | mnemoscope | dynamics
 state-tracking | operators learned for the letters of a group, their relations, and the length at which words fail

@@ -22,8 +22,9 @@ Inputs = Tensor | PackedSequence | Sequence[Tensor | PackedSequence | None] | No
 
 def read_systems(systems: Sequence[Any], inputs: Inputs, lengths: Lengths | None) -> list[Recording]:
     """Return the activity of each system, with NaN after the end of a trial only."""
+    batch_first = _layout(systems, inputs)
     return [
-        _checked(_recording(system, given, lengths, f"System {number}"), f"System {number}")
+        _checked(_recording(system, given, lengths, f"System {number}", batch_first), f"System {number}")
         for number, (system, given) in enumerate(zip(systems, inputs_of_each(systems, inputs), strict=True))
     ]
 
@@ -44,28 +45,52 @@ def lengths_of(recording: Recording) -> Int[Tensor, " trials"]:
     return recording.present.sum(0)
 
 
-def _recording(system: Any, inputs: Any, lengths: Lengths | None, name: str) -> Recording:
+def _layout(systems: Sequence[Any], inputs: Inputs) -> bool:
+    """Return whether common inputs are (batch, time, features), the layout of the networks, which must be the same."""
+    if not isinstance(inputs, Tensor):
+        return False
+    layouts = {
+        number: _cell(system).batch_first
+        for number, system in enumerate(systems)
+        if not isinstance(system, Recording | Tensor | np.ndarray)
+    }
+    if len(set(layouts.values())) > 1:
+        first = [str(number) for number, batch_first in layouts.items() if batch_first]
+        raise ValueError(
+            f"The systems {', '.join(first)} have batch_first, the other networks do not, so that one tensor does not "
+            f"fit all. Pass a list with the inputs of each, inputs=[x, x.transpose(0, 1), ...]."
+        )
+    return any(layouts.values())
+
+
+def _cell(system: Any) -> Any:
+    network = system.cell if isinstance(system, Dynamics) else system
+    return network.cell if isinstance(network, Model) else as_cell(network)
+
+
+def _recording(system: Any, inputs: Any, lengths: Lengths | None, name: str, batch_first: bool) -> Recording:
     if isinstance(system, Recording):
-        return system if system.inputs is not None or inputs is None else _with_inputs(system.activity, inputs)
+        known = system.inputs is not None or inputs is None
+        return system if known else _with_inputs(system.activity, inputs, batch_first)
     if isinstance(system, Tensor | np.ndarray):
         activity = torch.as_tensor(system).detach().double().cpu()
         if activity.dim() != 3:
             raise ValueError(f"{name} must be (time, trials, units), but its shape is {tuple(activity.shape)}.")
-        return _with_inputs(activity, inputs)
+        return _with_inputs(activity, inputs, batch_first)
     network = system.cell if isinstance(system, Dynamics) else system
     if inputs is None:
         raise ValueError(
             f"{name} is a network, which is run to record its activity: pass inputs=..., (time, batch, features)."
         )
-    cell = network.cell if isinstance(network, Model) else as_cell(network)
+    cell = _cell(network)
     given = read_inputs(inputs, batch_first=cell.batch_first, lengths=lengths)
     return record_activity(network, inputs, lengths=None if given.mask is None else given.mask.sum(0))
 
 
-def _with_inputs(activity: Tensor, inputs: Any) -> Recording:
+def _with_inputs(activity: Tensor, inputs: Any, batch_first: bool) -> Recording:
     if inputs is None:
         return Recording(activity)
-    given = read_inputs(inputs).xs.detach().double().cpu()
+    given = read_inputs(inputs, batch_first=batch_first).xs.detach().double().cpu()
     if given.shape[:2] != activity.shape[:2]:
         raise ValueError(
             f"Inputs must be (time, trials, features) with the steps and trials of the activity, "

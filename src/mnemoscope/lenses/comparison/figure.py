@@ -16,8 +16,8 @@ from mnemoscope.lenses.comparison.result import TITLES, Comparison
 GROUP_COLOURS = ("stable", "saddle-1", "unstable", "slow", "marginal", "saddle-2", "saddle-3", "path")
 """Colours of the groups, in the order of their names; they repeat after the last one."""
 UNITS = {"angular": "angle (rad)", "euclidean": "distance", "wasserstein": "squared distance", "matching": "mismatch"}
-MOST_LABELS = 30
-"""Systems up to which the matrix names them."""
+MOST_LABELS = 12
+"""Systems up to which the matrix and the map name them; the matrix of more names their groups."""
 
 
 def draw_comparison(
@@ -39,12 +39,16 @@ def _draw_matrix(result: Comparison, axes: Any, colours: Colours, font_size: flo
     order = sorted(range(len(result)), key=lambda number: result.groups[number] if result.groups else "")
     picture = to_array(result.distances)[order][:, order]
     draw_heat_map(axes, picture, (0.0, max(float(picture.max()), 1e-12)), colours, font_size, "viridis")
-    if len(result) <= MOST_LABELS:
-        names = [result.names[number] for number in order]
-        axes.set_xticks(range(len(names)), names, rotation=90)
-        axes.set_yticks(range(len(names)), names)
+    labels = {result.names[number]: float(place) for place, number in enumerate(order)}
+    if len(result) > MOST_LABELS:  # the groups, each in the middle of its rows
+        places = {
+            group: [n for n, number in enumerate(order) if result.groups[number] == group] for group in result.groups
+        }
+        labels = {group: sum(rows) / len(rows) for group, rows in places.items()}
+    axes.set_xticks(list(labels.values()), list(labels), rotation=90)
+    axes.set_yticks(list(labels.values()), list(labels))
     axes.set(title=f"Distances: {UNITS[result.score]}")
-    style_axes(axes, colours, font_size if len(result) <= 12 else font_size - 3)
+    style_axes(axes, colours, font_size)
     axes.spines[["left", "bottom"]].set_visible(False)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import combinations
 from typing import Any, Literal
 
@@ -10,13 +10,12 @@ import torch
 from torch import Generator, Tensor
 
 from mnemoscope.base.array_types import Float
-from mnemoscope.base.progress import show_slow
+from mnemoscope.base.progress import show_slow, slow_bar
 from mnemoscope.base.validation import check_whole, is_number
 from mnemoscope.cells import Lengths
 from mnemoscope.lenses.comparison.activity import Inputs, lengths_of, read_systems
 from mnemoscope.lenses.comparison.methods import GEOMETRIES, Dynamical, Geometry, InputDriven, Method
 from mnemoscope.lenses.comparison.operators import (
-    LARGEST_RANK,
     default_delays,
     default_rank,
     principal_embedding,
@@ -35,7 +34,9 @@ SCORES = {
     "topology": ("matching",),
 }
 """Scores of each method; the first one is the default."""
-NULLS = {"dsa": "shuffle", "input-dsa": "shuffle", "procrustes": "shift", "cka": "shift", "topology": "inputs"}
+TOGETHER = 5
+"""Draws whose alignments are computed in one batch."""
+NULLS = {"dsa": "shuffle", "input-dsa": "shuffle", "procrustes": "shift", "cka": "shift", "topology": "points"}
 """Default null distribution of each method."""
 
 
@@ -54,7 +55,7 @@ def compare(
     rank: int | None = None,
     ridge: float = 1e-8,
     starts: int = 8,
-    null: Literal["shift", "shuffle", "phase", "inputs"] | None = None,
+    null: Literal["shift", "shuffle", "phase", "points", "inputs"] | None = None,
     draws: int = 20,
     lengths: Lengths | None = None,
     seed: int = 0,
@@ -65,7 +66,8 @@ def compare(
         systems: two or more networks, recordings, or arrays of activity (time, trials, units), with NaN after the end
             of a trial. Systems may differ in their numbers of units.
         inputs: trials (time, trials, features) on which all networks are run, in the layout of each network, or a list
-            with the inputs of each system. For "topology": constant inputs (inputs, features), zeros by default.
+            with the inputs of each system. For "topology": constant inputs (inputs, features), zeros by default, such
+            as the values of a stimulus in order.
         method: "dsa" compares linear operators of the delay-embedded activity up to an orthogonal matrix (Ostrow et al.
             2023), "input-dsa" operators of state and input together (Huang et al. 2025). "procrustes" and "cka" compare
             the states at the same steps of the same trials. "topology" compares numbers, kinds, time constants and
@@ -77,11 +79,13 @@ def compare(
         delays: number of delays of DSA, and number of past and of future steps of InputDSA. By default 10, or a
             third of the shortest trial.
         interval: steps between two delays of DSA.
-        rank: size of the operators. By default as many as keep 99% of the variance of every system, 10 at most.
+        rank: size of the operators. By default each system has as many coordinates as lie above noise and keep 99.99%
+            of its variance, 10 at most.
         ridge: penalty of the regression.
         starts: random starts of an alignment in DSA, in addition to four that come from eigenvalues.
         null: surrogates of the null distribution: "shuffle", the steps of each trial in random order; "shift", trials
-            exchanged and shifted in time; "phase", units with random phases; for "topology": "inputs" exchanged.
+            exchanged and shifted in time; "phase", units with random phases; for "topology": "points" drawn from those
+            of all networks, or "inputs" exchanged.
         draws: number of surrogates, and of random halves of the data; 0 for none. Shares below 0.05 need 19 or more.
         lengths: number of steps of each trial of the networks.
         seed: seed of surrogates, halves, starts and searches.
@@ -109,7 +113,9 @@ def compare(
     labels = _labels("names", names, len(systems)) or tuple(str(number) for number in range(len(systems)))
     facts: dict[str, Any] = {"groups": _labels("groups", groups, len(systems)), "method": method, "score": scored}
     if method == "topology":
-        return Comparison(names=labels, seed=seed, **facts, **compare_topology(systems, inputs, labels, draws, seed))
+        return Comparison(
+            names=labels, seed=seed, **facts, **compare_topology(systems, inputs, labels, kind, draws, seed)
+        )
     recordings = read_systems(systems, inputs, lengths)
     chosen, features, settings = _method(method, scored, recordings, delays, interval, rank, ridge, starts, seed)
     distances, details = _all_pairs(chosen, features)
@@ -129,7 +135,7 @@ def compare(
 def _check(method: str, score: str, null: str, interval: int, starts: int, draws: int, ridge: float) -> None:
     if score not in SCORES[method]:
         raise ValueError(f"{method} has the scores {', '.join(SCORES[method])}, but {score!r} was given.")
-    kinds = ("inputs",) if method == "topology" else tuple(SURROGATES)
+    kinds = ("points", "inputs") if method == "topology" else tuple(SURROGATES)
     if null not in kinds:
         raise ValueError(f"{method} has the null distributions {', '.join(kinds)}, but {null!r} was given.")
     check_whole(1, interval=interval)
@@ -161,7 +167,7 @@ def _method(
     if method in GEOMETRIES:
         _check_correspondence(recordings)
         geometry = Geometry(GEOMETRIES[method], score)
-        return geometry, [geometry.feature(recording) for recording in recordings], {}
+        return geometry, _features(geometry, recordings), {}
     if method == "input-dsa" and any(recording.inputs is None for recording in recordings):
         raise ValueError("InputDSA needs the inputs of every system: pass inputs=..., one for all or a list.")
     delays = _delays(recordings) if delays is None else delays
@@ -171,16 +177,21 @@ def _method(
         raise ValueError(f"rank={rank} exceeds {largest}, the number of delays times that of the units: lower it.")
     embeddings = []
     if method == "dsa" or rank is None:
-        most = max(rank or LARGEST_RANK, 1)
-        embeddings = [principal_embedding(recording.activity, delays, interval, most) for recording in recordings]
-    rank = default_rank(embeddings) if rank is None else rank
+        embeddings = [principal_embedding(recording.activity, delays, interval, rank) for recording in recordings]
+    ranks = [default_rank(embedding) for embedding in embeddings] if rank is None else [rank] * len(recordings)
+    settings: dict[str, Any] = {"delays": delays, "rank": max(ranks)}
     if method == "input-dsa":
-        driven = InputDriven(delays, rank, ridge, score)
-        return driven, [driven.feature(recording) for recording in recordings], {"delays": delays, "rank": rank}
-    variance = torch.tensor([each.variance[min(rank, len(each.variance)) - 1] for each in embeddings])
-    dynamical = Dynamical(delays, interval, rank, ridge, score, starts, seed)
-    features = [dynamical.read(embedding) for embedding in embeddings]
-    return dynamical, features, {"delays": delays, "rank": rank, "variance": variance}
+        driven = InputDriven(delays, max(ranks), ridge, score)
+        return driven, _features(driven, recordings), settings
+    kept = zip(ranks, (each.variance for each in embeddings), strict=True)
+    settings["variance"] = torch.tensor([shares[min(number, len(shares)) - 1] for number, shares in kept])
+    settings["ranks"] = tuple(ranks)
+    dynamical = Dynamical(delays, interval, tuple(ranks), ridge, score, starts, seed)
+    return dynamical, [dynamical.read(embedding, number) for number, embedding in enumerate(embeddings)], settings
+
+
+def _features(method: Method, recordings: list[Recording]) -> list[Any]:
+    return [method.feature(recording, number) for number, recording in enumerate(recordings)]
 
 
 def _delays(recordings: list[Recording]) -> int:
@@ -221,13 +232,16 @@ def _null(
     if not draws:
         return {}
     pairs = list(combinations(range(len(features)), 2))
-    drawn = [
-        [method.feature(draw_surrogate(recording, kind, generator)) for recording in recordings] for _ in range(draws)
-    ]
-    first = [features[i] for _ in range(draws) for i, _ in pairs]
-    second = [surrogates[j] for surrogates in drawn for _, j in pairs]
-    values = method.distances(first, second)[0].reshape(draws, len(pairs))
-    squares = torch.stack([_square(row, len(features), torch.nan) for row in values])
+    values = []
+    for together in _rounds(draws, "surrogates"):
+        surrogates = [
+            _features(method, [draw_surrogate(recording, kind, generator) for recording in recordings])
+            for _ in range(together)
+        ]
+        first = [features[i] for _ in surrogates for i, _ in pairs]
+        second = [drawn[j] for drawn in surrogates for _, j in pairs]
+        values.append(method.distances(first, second)[0].reshape(together, len(pairs)))
+    squares = torch.stack([_square(row, len(features), torch.nan) for row in torch.cat(values)])
     return {"null": squares, "null_kind": kind}
 
 
@@ -237,13 +251,22 @@ def _halves(method: Method, recordings: list[Recording], name: str, draws: int, 
     if not draws or parts < 2:
         return {}
     number, pairs = len(recordings), list(combinations(range(len(recordings)), 2))
-    first: list[Any] = []
-    second: list[Any] = []
-    for _ in range(draws):
-        halves = [method.halves(recording, generator) for recording in recordings]
-        one, other = ([method.feature(pair[side]) for pair in halves] for side in (0, 1))
-        first += one + [one[i] for i, _ in pairs]
-        second += other + [other[j] for _, j in pairs]
-    values = method.distances(first, second)[0].reshape(draws, number + len(pairs))
+    rows = []
+    for together in _rounds(draws, "halves"):
+        first: list[Any] = []
+        second: list[Any] = []
+        for _ in range(together):
+            halves = [method.halves(recording, generator) for recording in recordings]
+            one, other = (_features(method, [pair[side] for pair in halves]) for side in (0, 1))
+            first += one + [one[i] for i, _ in pairs]
+            second += other + [other[j] for _, j in pairs]
+        rows.append(method.distances(first, second)[0].reshape(together, number + len(pairs)))
+    values = torch.cat(rows)
     between = torch.stack([_square(row, number, torch.nan) for row in values[:, number:]])
     return {"within": values[:, :number].clone(), "between": between}
+
+
+def _rounds(draws: int, description: str) -> Iterator[int]:
+    """Return the number of draws that are computed together in each round, behind a progress bar."""
+    for start in slow_bar(range(0, draws, TOGETHER), description, shown=True):
+        yield min(TOGETHER, draws - start)

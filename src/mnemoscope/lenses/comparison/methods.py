@@ -25,8 +25,8 @@ Distances = Float[Tensor, " pairs"]
 class Method(Protocol):
     """A way to compare recordings."""
 
-    def feature(self, recording: Recording) -> Any:
-        """Return the part of a recording that is compared."""
+    def feature(self, recording: Recording, number: int) -> Any:
+        """Return the part that is compared of a recording of the system with this number, or of a part of it."""
         ...
 
     def distances(self, first: Sequence[Any], second: Sequence[Any]) -> tuple[Distances, dict[str, Distances]]:
@@ -51,7 +51,7 @@ class Geometry:
     cosine: Callable[[Samples, Samples], float]
     score: str = "angular"
 
-    def feature(self, recording: Recording) -> Samples:
+    def feature(self, recording: Recording, number: int) -> Samples:
         return centred(recording.activity)
 
     def distances(self, first: Sequence[Tensor], second: Sequence[Tensor]) -> tuple[Distances, dict[str, Distances]]:
@@ -71,22 +71,22 @@ class Dynamical:
 
     delays: int
     interval: int
-    rank: int
+    ranks: tuple[int, ...]
+    """Number of coordinates of each system; smaller operators are padded with zeros."""
     ridge: float
     score: str = "angular"
     starts: int = 8
     seed: int = 0
 
-    def embed(self, recording: Recording) -> Embedding:
-        """Return the delay embedding of a recording."""
-        return principal_embedding(recording.activity, self.delays, self.interval, self.rank)
+    def feature(self, recording: Recording, number: int) -> np.ndarray:
+        rank = self.ranks[number]
+        return self.read(principal_embedding(recording.activity, self.delays, self.interval, rank), number)
 
-    def feature(self, recording: Recording) -> np.ndarray:
-        return self.read(self.embed(recording))
-
-    def read(self, embedding: Embedding) -> np.ndarray:
-        """Return the operator (rank, rank) of an embedding, or its eigenvalues if they are compared."""
-        operator = embedding.operator(self.rank, self.ridge)
+    def read(self, embedding: Embedding, number: int) -> np.ndarray:
+        """Return the operator of an embedding of a system, or its eigenvalues if they are compared."""
+        rank, size = self.ranks[number], max(self.ranks)
+        operator = np.zeros((size, size))
+        operator[:rank, :rank] = embedding.operator(rank, self.ridge)
         return np.linalg.eigvals(operator) if self.score == "wasserstein" else operator
 
     def distances(
@@ -116,7 +116,7 @@ class InputDriven:
     ridge: float
     score: str = "angular"
 
-    def feature(self, recording: Recording) -> InputOperators:
+    def feature(self, recording: Recording, number: int) -> InputOperators:
         assert recording.inputs is not None
         return fit_input_operators(recording.activity, recording.inputs, self.delays, self.rank, self.ridge)
 

@@ -21,8 +21,8 @@ from mnemoscope.lenses.comparison.delays import Activity, delay_products, embed_
 
 SMALLEST = 1e-6
 """Singular values below this share of the largest count as 0, since they are computed from their squares."""
-VARIANCE = 0.99
-"""Share of the variance that the default rank keeps in every system."""
+VARIANCE = 0.9999
+"""Share of the variance that the default rank keeps in every system, unless noise has a larger one."""
 LARGEST_RANK = 10
 """Largest default rank."""
 DELAYS = 10
@@ -39,6 +39,8 @@ class Embedding:
     """The leading singular values, without those that are 0 up to rounding."""
     total: float
     """Sum of the squares of all singular values."""
+    noise: float
+    """Largest singular value that noise explains; 0 if it was not computed."""
     before: Float[np.ndarray, "dims dims"]
     """`V-^T V-`, over all steps that are followed by another one."""
     following: Float[np.ndarray, "dims dims"]
@@ -59,20 +61,28 @@ class Embedding:
 
 
 def principal_embedding(
-    activity: Float[Tensor, "time trials units"], delays: int, interval: int = 1, most: int = LARGEST_RANK
+    activity: Float[Tensor, "time trials units"], delays: int, interval: int = 1, rank: int | None = None
 ) -> Embedding:
-    """Return up to `most` leading coordinates; the activity is not centred, as in the published method."""
+    """Return the leading coordinates: `rank`, or as many as a default rank may need.
+
+    The activity is not centred, as in the published method.
+    """
     values = np.ascontiguousarray(activity.double().numpy())
     time, trials, units = values.shape
     if delays > 1 and units > FEW:
         values = _principal(values)
     if trials * (time - (delays - 1) * interval) < delays * values.shape[2]:
-        return _embedding_of_few_steps(values, delays, interval, most)
+        return _embedding_of_few_steps(values, delays, interval, rank)
     products = delay_products(values, delays, interval)
-    singular_values, axes = _leading_eigenvectors(products.all, most)
+    singular_values, axes = _leading_eigenvectors(products.all, rank or LARGEST_RANK)
     axes = axes / singular_values
-    total = float(products.all.trace())
-    return Embedding(singular_values, total, axes.T @ products.before @ axes, axes.T @ products.following @ axes)
+    return Embedding(
+        singular_values,
+        total=float(products.all.trace()),
+        noise=noise_level(products.all, trials * time) if rank is None else 0.0,
+        before=axes.T @ products.before @ axes,
+        following=axes.T @ products.following @ axes,
+    )
 
 
 def default_delays(steps: int) -> int:
@@ -84,24 +94,36 @@ def default_delays(steps: int) -> int:
     return max(1, min(DELAYS, steps // 3))
 
 
-def default_rank(embeddings: list[Embedding]) -> int:
-    """Return the smallest rank that keeps 99% of the variance of every system, and 10 at most."""
-    needed = [int((each.variance < VARIANCE).sum()) + 1 for each in embeddings]
-    return min(LARGEST_RANK, max(needed))
+def default_rank(embedding: Embedding) -> int:
+    """Return the number of coordinates above noise that keep 99.99% of the variance, and 10 at most."""
+    above = int((embedding.singular_values > embedding.noise).sum())
+    return max(1, min(LARGEST_RANK, above, int((embedding.variance < VARIANCE).sum()) + 1))
 
 
-def _embedding_of_few_steps(activity: Activity, delays: int, interval: int, most: int) -> Embedding:
+def noise_level(products: Float[np.ndarray, "dims dims"], rows: int) -> float:
+    """Return the largest singular value that counts as noise, by the optimal hard threshold (Gavish & Donoho 2014).
+
+    Most directions of a delay embedding hold noise, so that the median singular value shows its size. Without noise the
+    median is near 0.
+    """
+    values = np.sqrt(np.maximum(np.linalg.eigvalsh(products), 0))
+    shape = min(len(products) / rows, rows / len(products), 1.0)
+    return float((0.56 * shape**3 - 0.95 * shape**2 + 1.82 * shape + 1.43) * np.median(values))
+
+
+def _embedding_of_few_steps(activity: Activity, delays: int, interval: int, rank: int | None) -> Embedding:
     """Return the embedding by the products of its rows, which are fewer than its columns."""
     embedded = embed_delays(activity, delays, interval)
     present = np.isfinite(embedded.sum(2))
     rows = embedded[present]
     products = rows @ rows.T
-    values, vectors = _leading_eigenvectors(products, most)
+    values, vectors = _leading_eigenvectors(products, rank or LARGEST_RANK)
     coordinates = np.zeros((*present.shape, len(values)))
     coordinates[present] = vectors
     before = (coordinates[:-1] * present[1:, :, None]).reshape(-1, len(values))
     after = coordinates[1:].reshape(-1, len(values))
-    return Embedding(values, float(products.trace()), before.T @ before, before.T @ after)
+    noise = noise_level(products, embedded.shape[2]) if rank is None else 0.0
+    return Embedding(values, float(products.trace()), noise, before.T @ before, before.T @ after)
 
 
 def _principal(activity: Activity) -> Float[np.ndarray, "time trials directions"]:

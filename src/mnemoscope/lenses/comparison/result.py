@@ -69,6 +69,8 @@ class Comparison(Result):
     """Number of delays of DSA and InputDSA."""
     rank: int = 0
     """Size of the operators of DSA and InputDSA."""
+    ranks: tuple[int, ...] = ()
+    """Number of coordinates of each system in DSA; operators with fewer than `rank` are padded with zeros."""
     variance: Float[Tensor, " systems"] | None = None
     """Share of the delay-embedded activity that the operators of DSA see."""
     residual: Float[Tensor, "systems systems"] | None = None
@@ -139,6 +141,22 @@ class Comparison(Result):
         return {(self.names[i], self.names[j]): self.verdict(i, j) for i, j in pairs}
 
     @property
+    def bifurcations(self) -> dict[str, list[tuple[int, str, str]]]:
+        """Where the fixed points of each network change along the inputs: number of the input, points before and after.
+
+        This is the bifurcation signature if the inputs are the values of a stimulus in order.
+        """
+        each = {name: text.split("; ") for name, text in zip(self.names, self.signatures, strict=False)}
+        return {
+            name: [
+                (place, texts[place - 1], texts[place])
+                for place in range(1, len(texts))
+                if texts[place] != texts[place - 1]
+            ]
+            for name, texts in each.items()
+        }
+
+    @property
     def silhouette(self) -> float | None:
         """Mean silhouette of the groups, 1 for perfect separation; None without groups."""
         return float(silhouettes(self.distances, self.groups).mean()) if self._grouped else None
@@ -198,7 +216,7 @@ def _sentences_on_verdicts(result: Comparison) -> Iterator[str]:
         yield "Without null distributions, no distance shows that two systems are the same or different."
         return
     if result.null is None:
-        yield "Fixed points at a single input have no null distribution, so that no similarity is shown."
+        yield "A single input has no other order, so that no similarity is shown."
     if result.within is None:
         halves = HALVES.get(result.method, "trials")
         yield f"There are too few {halves} to divide into halves, so that no difference is shown."
@@ -226,6 +244,10 @@ def _sentences_on_trust(result: Comparison) -> Iterator[str]:
         )
     if result.residual is not None and float(result.residual.max()) > CONVERGED:
         yield f"An alignment ended with a gradient of {result.residual.max():.1e}: its distance is an upper bound."
+    changing = {name: len(changes) for name, changes in result.bifurcations.items() if changes}
+    if changing:
+        counts = ", ".join(f"{number} in {name}" for name, number in changing.items())
+        yield f"Along the inputs, fixed points appear, vanish or change their kind: {counts}."
     if result.missing:
         yield f"Fixed points of {', '.join(result.missing)} are certainly missing."
 

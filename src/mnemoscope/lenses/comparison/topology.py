@@ -64,7 +64,7 @@ Portrait = tuple[Point, ...]
 
 
 def compare_topology(
-    systems: Sequence[Any], inputs: Any, names: Sequence[str], draws: int, seed: int
+    systems: Sequence[Any], inputs: Any, names: Sequence[str], null: str, draws: int, seed: int
 ) -> dict[str, Any]:
     """Return the fields of a comparison of fixed points."""
     each = [_dynamics(system, given, name) for system, given, name in
@@ -83,12 +83,11 @@ def compare_topology(
         again = [[_portrait(dynamics, seed + 1)[0] for dynamics in one] for one in each]
         crossed = _matrix(portraits, again)
         fields |= {"within": crossed.diagonal()[None].clone(), "between": crossed.fill_diagonal_(torch.nan)[None]}
-        orders = _orders(number, draws, seed)
-        if orders:
-            exchanged = [[[one[place] for place in order] for one in portraits] for order in orders]
-            null = torch.stack([_matrix(portraits, other) for other in exchanged])
-            null.diagonal(dim1=1, dim2=2).fill_(torch.nan)
-            fields |= {"null": null, "null_kind": "inputs"}
+        surrogates = _exchanged(portraits, draws, seed) if null == "inputs" else _redrawn(portraits, draws, seed)
+        if surrogates:
+            distances = torch.stack([_matrix(portraits, other) for other in surrogates])
+            distances.diagonal(dim1=1, dim2=2).fill_(torch.nan)
+            fields |= {"null": distances, "null_kind": null}
     return fields
 
 
@@ -176,14 +175,25 @@ def _links(dynamics: Dynamics, found: FixedPoints) -> list[int]:
     return links
 
 
-def _orders(number: int, draws: int, seed: int) -> list[list[int]]:
-    """Return different orders of the inputs, without the given one."""
-    generator, orders = seeded_generator(seed), []
+def _redrawn(portraits: list[list[Portrait]], draws: int, seed: int) -> list[list[list[Portrait]]]:
+    """Return portraits with as many points as before, each drawn from the points of all networks at all inputs."""
+    generator = seeded_generator(seed)
+    pool = [point for one in portraits for portrait in one for point in portrait]
+
+    def draw(number: int) -> Portrait:
+        return tuple(pool[place] for place in torch.randint(max(len(pool), 1), (number,), generator=generator).tolist())
+
+    return [[[draw(len(portrait)) for portrait in one] for one in portraits] for _ in range(draws)]
+
+
+def _exchanged(portraits: list[list[Portrait]], draws: int, seed: int) -> list[list[list[Portrait]]]:
+    """Return the portraits in different orders of the inputs, without the given one."""
+    generator, number, orders = seeded_generator(seed), len(portraits[0]), []
     while len(orders) < min(draws, factorial(number) - 1):
         order = torch.randperm(number, generator=generator).tolist()
         if order != list(range(number)) and order not in orders:
             orders.append(order)
-    return orders
+    return [[[one[place] for place in order] for one in portraits] for order in orders]
 
 
 def _in_words(portrait: Portrait) -> str:
