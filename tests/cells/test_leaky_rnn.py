@@ -91,6 +91,8 @@ def test_units_belong_to_populations_in_proportion():
         (lambda: LeakyRNN(2, 4, connectivity=Exponential(4, complex=True)), "complex"),
         (lambda: LeakyRNN(2, 4, leak=0.0), "leak"),
         (lambda: LeakyRNN(2, 4, input_scale=0.0), "input_scale must be positive"),
+        (lambda: LeakyRNN(2, 4, gain=0.0), "gain must be positive"),
+        (lambda: LeakyRNN(2, 4, connectivity=Dense(4), gain=0.5), "gain scales the default matrix"),
         (lambda: LeakyRNN(2, 4).loadings(), "Only a low-rank matrix"),
         (lambda: LoadingMixture(torch.ones(1), torch.zeros(1, 3), torch.eye(3)[None], (1, 2, 0, 0, 0)), "widths"),
         (lambda: LoadingMixture(torch.ones(1) / 2, torch.zeros(1, 2), torch.eye(2)[None], (1, 1, 0, 0, 0)), "weights"),

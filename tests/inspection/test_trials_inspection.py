@@ -7,8 +7,10 @@ import pytest
 import torch
 
 import mnemoscope as ms
+from mnemoscope.inspection.held_values import held_sentence
 from mnemoscope.inspection.options import InspectionOptions
 from mnemoscope.inspection.page import LoadedRun
+from mnemoscope.inspection.production import speed_in, speed_sentence
 from mnemoscope.inspection.trials import contexts_of, inspect_trials, trials_section
 from mnemoscope.tasks import ContextDecision, DelayedMatch, MultiTask, PerceptualDecision, ReadySetGo
 from tests.slow import SLOW, representatives
@@ -37,6 +39,39 @@ def test_two_stable_points_hold_a_choice():
     section = trials_section(found)
     assert "2 (" not in section.lead
     assert "2 stable" in section.html
+    held = found.held[0]
+    left, right = (rests[0] for rests in held.rests.values())
+    cases = {
+        (left, left, left, right): "held by 2 stable fixed points for 2 values; 88% of the trials rest where most",
+        (
+            left,
+            left,
+            right,
+            right,
+        ): "not decided: the trials end at 2 stable fixed points that do not tell its 2 values",
+        (left, left, left, -1): "not decided: without further input, 12% of the trials reach none of the stable points",
+        (right,) * 4: "not held for good: all trials end at one stable point",
+    }
+    for rests, expected in cases.items():
+        by_value = {"left": rests, "right": (right,) * 4}
+        assert expected in held_sentence(task, replace(held, rests=by_value)), rests
+    shared = replace(held, rests={"10 Hz": (left,), "14 Hz": (left,), "18 Hz": (right,)})
+    assert "held by 2 stable fixed points for 3 values, so that some share one" in held_sentence(task, shared)
+
+
+def test_a_slow_line_holds_a_choice_until_it_drifts_to_stable_points():
+    task = PerceptualDecision(step=50.0, coherences="0.1 0.2 0.5")
+
+    def line(u, h):
+        # x integrates the motion, and creeps to -1 or 1 with time constants of hundreds of steps; y decays
+        x, y = h.unbind(1)
+        return torch.stack([x + 0.002 * (x - x**3) + 0.1 * u[:, 1], 0.3 * y + 0.1 * u[:, 1]], 1)
+
+    text = found_in(run_of(task, line, 2)).summary()
+    assert (
+        "The choice is held on a line of slow states, to 10% of its range for longer than the delay of 400 ms" in text
+    )
+    assert "which lead to 2 stable fixed points in the end" in text
 
 
 def test_a_network_that_forgets_holds_nothing():
@@ -44,6 +79,15 @@ def test_a_network_that_forgets_holds_nothing():
     found = found_in(run_of(task, lambda u, h: torch.tanh(0.9 * h + u[:, 1:2]), 1))
     assert "not held for good: all trials end at one stable point" in found.summary()
     assert "time constant of 190 ms" in found.summary()  # -20 / log(0.9)
+
+
+def test_a_slow_rotation_is_a_transient():
+    turn = 0.97 * torch.linalg.matrix_exp(torch.tensor([[0.0, 0.1], [-0.1, 0.0]], dtype=torch.float64))
+    task = DelayedMatch(objects=2, shortest_delay=200.0, longest_delay=200.0)
+    found = found_in(run_of(task, lambda u, h: h @ turn.to(h) + 0.1 * u[:, 1:3] * h.new_tensor([1.0, -1.0]), 2))
+    text = found.summary()
+    assert "held by a slow transient: all trials end at one stable point, whose slowest mode, a rotation with" in text
+    assert "a period of 1.26e+03 ms, has a time constant of 657 ms, longer than the delay" in text
 
 
 def test_a_rotating_state_is_undecided():
@@ -102,6 +146,32 @@ def test_speed_along_a_path_is_measured_for_timing():
     assert "proportional to due^-" in found.summary()
     assert "speed" in found.lenses()
     assert "Times along the path" in trials_section(found).html
+
+
+def production(rates, directions):
+    """Trials of three intervals along circles in given planes, at these rates."""
+    time = torch.arange(30).double()
+    paths = []
+    for rate, (first, second) in zip(rates, directions, strict=True):
+        path = torch.zeros(30, 6, dtype=torch.float64)
+        path[:, first], path[:, second] = (rate * time).cos(), (rate * time).sin()
+        paths.append(path)
+    return ms.Recording(torch.stack(paths, 1), ms.TrialTable.of({"due": [400, 600, 800]}, step=20.0))
+
+
+@pytest.mark.parametrize(
+    ("rates", "directions", "expected"),
+    [
+        ((0.06, 0.04, 0.03), [(0, 1)] * 3, "by the speed along one path"),
+        ((0.06, 0.04, 0.03), [(0, 1), (0, 1), (0, 2)], "by the speed along neighbouring paths"),
+        ((0.06, 0.048, 0.043), [(0, 1)] * 3, "speed explains only a part"),
+        ((0.04, 0.04, 0.04), [(0, 2), (0, 1), (0, 3)], "on different paths, and not by the speed along one"),
+        ((0.04, 0.04, 0.04), [(0, 1)] * 3, "how they are produced is not decided"),
+        ((0.0, 0.04, 0.0), [(0, 1)] * 3, "is not decided: no other trajectory advances"),
+    ],
+)
+def test_the_production_of_intervals_is_named_after_speed_and_distance_of_the_paths(rates, directions, expected):
+    assert expected in speed_sentence(*speed_in(production(rates, directions), "due"))
 
 
 def test_other_tasks_and_given_inputs_have_no_contexts():

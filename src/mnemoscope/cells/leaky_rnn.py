@@ -27,12 +27,14 @@ class LeakyRNN(LeakyUnits):
         hidden_size: number of units N.
         nonlinearity: "tanh", "relu", "logistic", or any elementwise function.
         connectivity: the module that yields the real matrix `W` (N, N); by default an unconstrained one with entries
-            ~ N(0, 1/N).
+            ~ N(0, gain^2 / N).
         leak: dt / tau, in (0, 1]; 0.2 is a step of 20 ms for a time constant of 100 ms.
         form: "current" or "rate", as above.
         bias: whether there is a bias `b`, which starts at 0.
         input_scale: standard deviation of the initial entries of B. 1 is that of the code of Dubreuil et al. 2022; many
             inputs that are active together need less.
+        gain: spectral radius with which the default W starts, about. Networks that start with small weights find
+            solutions with few slow modes; a given connectivity has its own start.
 
     >>> cell = LeakyRNN(2, 100)
     >>> cell(torch.zeros(4, 2), cell.initial_state(4)).shape
@@ -50,12 +52,20 @@ class LeakyRNN(LeakyUnits):
         form: Form = "current",
         bias: bool = True,
         input_scale: float = 1.0,
+        gain: float = 1.0,
     ) -> None:
         super().__init__()
         if not 0 < input_scale < inf:
             raise ValueError(f"input_scale must be positive and finite, but is {input_scale}.")
         check_whole(1, input_size=input_size, hidden_size=hidden_size)
-        connectivity = Dense(hidden_size, "glorot") if connectivity is None else connectivity
+        if not 0 < gain < inf:
+            raise ValueError(f"gain must be positive and finite, but is {gain}.")
+        if connectivity is None:
+            connectivity = Dense(hidden_size, "glorot")
+            with torch.no_grad():
+                connectivity.matrix.mul_(gain)
+        elif gain != 1:
+            raise ValueError("gain scales the default matrix: omit it, and scale the connectivity that you pass.")
         if connectivity.size != hidden_size:
             size = connectivity.size
             raise ValueError(f"The connectivity yields a {size} x {size} matrix, but hidden_size is {hidden_size}.")

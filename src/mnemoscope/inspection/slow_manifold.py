@@ -27,12 +27,18 @@ as many."""
 
 
 def inspect_slow_manifold(
-    dynamics: Dynamics, visited: Float[Tensor, "time batch size"], fp: FixedPoints, options: InspectionOptions
+    dynamics: Dynamics,
+    visited: Float[Tensor, "time batch size"],
+    fp: FixedPoints,
+    options: InspectionOptions,
+    *,
+    steps: int | None = None,
 ) -> SlowManifold | str | None:
     """Return the slow manifold on which most visited states settle, or else what they do if the page should say it.
 
     A page says that states settle at several isolated points, or that they hold a value too briefly. If the search
-    takes long, the result is a sentence for the page. Otherwise, and for large states, it is None.
+    takes long, the result is a sentence for the page. Otherwise, and for large states, it is None. `steps` is the time
+    for which a value must be held, by default that of the lens.
     """
     if dynamics.size > LARGEST:
         return None
@@ -42,7 +48,7 @@ def inspect_slow_manifold(
     if not is_quick_alone(dynamics.cell, STEPS, number, options):
         return f"Not searched for, since the steps of this network take long one at a time. {HOW_TO_MEASURE}"
     chosen = torch.randperm(len(states), generator=torch.Generator().manual_seed(options.seed))[:number]
-    memory = find_slow_manifold(dynamics, starts=states[chosen], fixed_points=fp, seed=options.seed)
+    memory = find_slow_manifold(dynamics, starts=states[chosen], steps=steps, fixed_points=fp, seed=options.seed)
     if memory:
         return memory if memory.share >= 0.5 else None
     return memory if memory.isolated > 1 or memory.shorter_steps is not None else None

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from math import inf, log, nan
+from math import inf, nan
 
 import torch
 from torch import Tensor
 
-from mnemoscope.base.array_types import Float, Int
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE
-from mnemoscope.inspection.options import InspectionOptions
+from mnemoscope.inspection.held_values import HeldIn, held_in, held_sentence
 from mnemoscope.inspection.page import LoadedRun
-from mnemoscope.inspection.slow_manifold import inspect_slow_manifold
+from mnemoscope.inspection.production import speed_on_task, speed_sentence
 from mnemoscope.lenses import (
     ByCondition,
     Diffusion,
@@ -29,7 +28,6 @@ from mnemoscope.lenses import (
     SlowManifold,
     Traversal,
     measure_diffusion,
-    measure_speed,
     record_activity,
     selection_vectors,
 )
@@ -42,34 +40,10 @@ from mnemoscope.tasks.cognitive import TrialTask
 
 MOST_CONTEXTS = 4
 """Contexts up to which each is analysed."""
-SETTLING = 10
-"""Length of the relaxation after the epoch, in lengths of the epoch."""
-NEAR = 0.02
-"""Root-mean-square distance from a stable point, relative to the spread of the states, at which a state rests there."""
-REPEATS = 20
-"""Trials of each interval."""
 NOISE = 0.01
 """Noise of each number of the state in a step, for the diffusion."""
 CLEAR = 3.0
 """Ratio of the gains of two inputs from which one counts as selected."""
-
-
-@dataclass(frozen=True)
-class HeldIn:
-    """How a value is held in one context."""
-
-    name: str
-    """Name of the context, such as "context motion"; "" if there is one alone."""
-    points: FixedPoints
-    memory: SlowManifold | None
-    """The slow manifold on which the visited states settle, or what they do instead; None if it was not sought."""
-    rests: dict[str, tuple[int, ...]]
-    """Numbers of the stable points at which the trials with each value of the held condition rest in the end; -1 for
-    none of them."""
-    duration: int
-    """Longest duration of the epoch in steps."""
-    explained: float
-    """Share of the variance of the states at the end of the epoch that lies between values of the held condition."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +109,7 @@ def inspect_trials(
     recording = _recording(run, task)
     held: tuple[HeldIn, ...] = ()
     if task.analysis.held is not None:
-        held = tuple(_held_in(name, contexts[name], recording, task, fp, run.options) for name, fp in points.items())
+        held = tuple(held_in(name, contexts[name], recording, task, fp, run.options) for name, fp in points.items())
     return TrialFindings(
         task,
         recording,
@@ -143,7 +117,7 @@ def inspect_trials(
         held,
         _selection(contexts, points, task),
         _diffusion(next(iter(contexts.values())), held[0], run.options.seed) if held else None,
-        *_speed(run, task),
+        *speed_on_task(run, task),
     )
 
 
@@ -151,49 +125,6 @@ def inspect_trials(
 def _recording(run: LoadedRun, task: TrialTask) -> Recording:
     trials = task.grid()
     return record_activity(run.model, trials.batch.inputs, trials.table)
-
-
-def _held_in(
-    name: str, dynamics: Dynamics, recording: Recording, task: TrialTask, fp: FixedPoints, options: InspectionOptions
-) -> HeldIn:
-    assert task.analysis is not None
-    part = recording
-    if task.analysis.context is not None:
-        part = recording.part(recording.table.groups(task.analysis.context)[name])
-    epoch = part.in_epoch(task.analysis.epoch)
-    memory = inspect_slow_manifold(dynamics, part.activity, fp, options)
-    memory = None if isinstance(memory, str) else memory  # too slow to look for, which the section on it says
-    lengths = epoch.table.epoch(task.analysis.epoch).lengths
-    ends = epoch.activity[lengths - 1, torch.arange(epoch.trials)]
-    groups = part.table.groups(task.analysis.held) if task.analysis.held else {"all": torch.arange(part.trials)}
-    rests = _rests(dynamics, ends, fp, SETTLING * int(lengths.max()))
-    by_value = {value: tuple(sorted({*rests[members].tolist()})) for value, members in groups.items()}
-    return HeldIn(
-        name if task.analysis.context else "", fp, memory, by_value, int(lengths.max()), _explained(ends, groups)
-    )
-
-
-@torch.no_grad()
-def _rests(
-    dynamics: Dynamics, states: Float[Tensor, "trials size"], fp: FixedPoints, steps: int
-) -> Int[Tensor, " trials"]:
-    """Return the number of the stable point at which each state rests after so many steps; -1 for none."""
-    stable = torch.tensor([kind == "stable" for kind in fp.kind], dtype=torch.bool).nonzero().flatten()
-    at = states.to(dynamics.origin)
-    for _ in range(steps):
-        at = dynamics(at)
-    if not len(stable):
-        return torch.full((len(states),), -1)
-    distance, nearest = torch.cdist(at, fp.states[stable].to(at)).min(1)
-    spread = (states - states.mean(0)).norm(dim=1).square().mean().sqrt()
-    return torch.where(distance.cpu() <= NEAR * spread, stable[nearest.cpu()], -1)
-
-
-def _explained(states: Float[Tensor, "trials size"], groups: Mapping[str, Tensor]) -> float:
-    """Return the share of variance between groups."""
-    centred = states - states.mean(0)
-    between = sum(len(members) * centred[members].mean(0).square().sum() for members in groups.values())
-    return float(between / centred.square().sum().clamp_min(1e-300))
 
 
 def _selection(
@@ -214,68 +145,18 @@ def _diffusion(dynamics: Dynamics, held: HeldIn, seed: int) -> Diffusion | None:
     return measure_diffusion(dynamics, held.memory, noise=NOISE, seed=seed)
 
 
-def _speed(run: LoadedRun, task: TrialTask) -> tuple[Traversal | None, float]:
-    """Return the speeds in the first context, and the distance between paths as a share of the spread of the states."""
-    assert task.analysis is not None
-    if task.analysis.timed is None:
-        return None, nan
-    levels = len(task.grid().table[task.analysis.timed].levels)
-    trials = task.trials(REPEATS * levels, run.config.seed, 0, "test")
-    recording = record_activity(run.model, trials.batch.inputs, trials.table)
-    if task.analysis.context is not None:  # another context may have another path
-        recording = recording.part(next(iter(recording.table.groups(task.analysis.context).values())))
-    epoch = recording.in_epoch(task.analysis.epoch)
-    speed = measure_speed(epoch, task.analysis.timed)
-    states = epoch.activity.flatten(0, 1)
-    spread = (states - states.nanmean(0)).square().sum(1).nanmean().sqrt()
-    others = [number for number in range(len(speed.names)) if number != speed.reference]
-    return speed, float(speed.distance[:, others].nanmean() / spread)
-
-
 # --- sentences --------------------------------------------------------------------------------------------------------
 
 
 def _sentences(found: TrialFindings) -> Iterator[str]:
     for held in found.held:
-        yield _held_sentence(found.task, held)
+        yield held_sentence(found.task, held)
     if found.selection is not None:
         yield from _selection_sentences(found.task, found.selection)
     if found.diffusion is not None:
         yield found.diffusion.summary()
     if found.speed is not None:
-        yield _speed_sentence(found.speed, found.apart)
-
-
-def _held_sentence(task: TrialTask, held: HeldIn) -> str:
-    """Return by which attractor or manifold a value is held in a context, as far as the lenses show it."""
-    assert task.analysis is not None
-    value, epoch = task.analysis.held, task.analysis.epoch
-    where = f"In the {held.name}, the {value} is" if held.name else f"The {value} is"
-    lasts = f"the {epoch} of {held.duration * task.step:g} ms"
-    share = f"{held.explained:.0%} of the variance of the states at the end of the {epoch} lies between values of it"
-    if held.memory:
-        life = held.memory.lifetime * task.step
-        accuracy = f"{held.memory.tolerance:.0%} of its range"
-        length = (
-            f"longer than {lasts}" if life >= held.duration * task.step else f"about {life:.2g} ms, not all of {lasts}"
-        )
-        return f"{where} held on a {held.memory.topology} of slow states, to {accuracy} for {length}; {share}."
-    single = [rests[0] for rests in held.rests.values() if len(rests) == 1 and rests[0] >= 0]
-    values, places = len(held.rests), len({*single})
-    if len(single) < values:
-        return (
-            f"{where} held by a mechanism that is not decided: without further input, trials with the same value end "
-            f"at different stable points, or at none of them within {SETTLING} times {lasts}; {share}."
-        )
-    if places == values > 1:
-        return f"{where} held by {values} stable fixed points, one for each value; {share}."
-    if places > 1:
-        return f"{where} held by {places} stable fixed points for {values} values, so that some share one; {share}."
-    slowest = float(held.points.time_constants[single[0]].max()) * task.step
-    return (
-        f"{where} not held for good: all trials end at one stable point, whose slowest mode has a time constant of "
-        f"{slowest:.3g} ms, while {lasts} must be bridged; {share}."
-    )
+        yield speed_sentence(found.speed, found.apart)
 
 
 def _selection_sentences(task: TrialTask, selection: ByCondition) -> Iterator[str]:
@@ -318,32 +199,6 @@ def _relevant_over_others(task: TrialTask, name: str, vectors: SelectionVectors)
         return float(typical[own] / typical[others].max().clamp_min(1e-12))
 
     return ratio(vectors.gains), ratio(vectors.direct), relevant
-
-
-def _speed_sentence(speed: Traversal, apart: float) -> str:
-    """Return how the speed along the common path depends on the interval: as its power -1 if time is only scaled."""
-    known = speed.ratio.isfinite() & (speed.ratio > 0)
-    known[speed.reference] = False
-    if not bool(known.any()):
-        return "The speed of its trajectories could not be compared: their times do not overlap."
-    base = float(speed.levels[speed.reference])
-    x = torch.tensor([log(base / level) for level in speed.levels[known].tolist()])
-    y = speed.ratio[known].log()
-    power = float((x * y).sum() / x.square().sum())
-    verdict = (
-        "so that intervals are produced by the speed along one path"
-        if power > 0.7 and apart < 0.2
-        else "so that intervals are produced by the speed along neighbouring paths"
-        if power > 0.7
-        else "so that speed explains only a part"
-        if power > 0.3
-        else "so that speed does not explain the intervals"
-    )
-    return (
-        f"In the epoch of production the state moves along the path of {speed.condition} "
-        f"{speed.names[speed.reference]}, or beside it at {apart:.0%} of the spread of its states on average, at a "
-        f"speed proportional to {speed.condition}^{-power:.2f} (-1 if time is only scaled), {verdict}."
-    )
 
 
 def _lifetime(memory: SlowManifold, task: TrialTask) -> str:
