@@ -60,7 +60,7 @@ def value_paths(layer: AffineLayer, heads: slice = slice(None)) -> ValuePaths:
     True
 
     """
-    parts, start = _of_heads(layer.parts, heads), layer.start[:, heads]
+    parts, start = layer.parts.chosen(heads=heads), layer.start[:, heads]
     left = scan_parts(parts._replace(values=torch.zeros_like(parts.values)), start)[0].permute(1, 2, 0, 3)
     left = left if parts.values.is_complex() else left.real
     denominators = layer.denominators()
@@ -74,7 +74,7 @@ def value_energies(
     layer: AffineLayer, heads: slice, denominators: Float[Tensor, "time batch all_heads"] | None
 ) -> Float[Tensor, "batch heads time sources"]:
     """Return `ValuePaths.energies` of some heads, given the numbers that divide the reads of all heads, if any do."""
-    parts = _of_heads(layer.parts, heads)
+    parts = layer.parts.chosen(heads=heads)
     rows = None if denominators is None else denominators[..., heads]
     return _energies(*_weights(parts, layer.start.dtype, rows), parts.micro_steps)
 
@@ -94,14 +94,6 @@ def _energies(
         for i in range(micro_steps)
         for j in range(micro_steps)
     )
-
-
-def _of_heads(parts: Parts, heads: slice) -> Parts:
-    queries, keys, values, log_decays = (
-        x[..., heads, :] for x in (parts.queries, parts.keys, parts.values, parts.log_decays)
-    )
-    erase = None if parts.erase is None else (parts.erase[0][..., heads, :], parts.erase[1][..., heads, :])
-    return Parts(queries, keys, values, log_decays, erase, None, parts.micro_steps)
 
 
 def _weights(

@@ -16,7 +16,7 @@ from mnemoscope.base.validation import check_whole
 from mnemoscope.cells import AffineLayer, Lengths, State
 from mnemoscope.lenses.dynamics import Dynamics
 from mnemoscope.lenses.fisher import routes
-from mnemoscope.lenses.fisher.linearisation import matrix_cell
+from mnemoscope.lenses.fisher.linearisation import MatrixCell, matrix_cell
 from mnemoscope.lenses.fisher.matrix_system import MatrixSystem, Noise
 from mnemoscope.lenses.fisher.operators import Dense
 from mnemoscope.lenses.fisher.published import TERMS
@@ -148,23 +148,38 @@ def fisher_memory(
         return routes.matrix_memory(system, lags, horizon, method, observed, terms, route)
     linearised = matrix_cell(system, state)
     if linearised is not None:
-        w = linearised.source(direction)
-        matrix_system = linearised.system(w, noise)
-        if isinstance(matrix_system, MatrixSystem):
-            return routes.matrix_memory(matrix_system, lags, horizon, method, observed, terms, route)
-        _check_vector_options(method, route, reason=matrix_system)
-        newest = linearised.queue is not None and observed == "newest"
-        step = Dense(linearised.dynamics.jacobian(linearised.state)[0].cpu())
-        shape = linearised.shape[1:] if newest else linearised.shape
-        memory = routes.vector_memory(step, w, linearised.noise(noise), shape, lags, horizon)
-        if linearised.queue is None:
-            return memory
-        return replace(memory, amplification=routes.strength_at_entry(memory.amplification))
+        return _linearised_memory(linearised, direction, noise, lags, horizon, method, observed, terms, route)
     _check_vector_options(method, route)
     if observed != "all":
         raise ValueError("A queue is part of a MatrixSystem; other systems are observed as a whole.")
     A, w = linear_step(system, direction, state)
     return routes.vector_memory(Dense(A), w, noise_factor(noise, len(w)), (len(w),), lags, horizon)
+
+
+def _linearised_memory(
+    linearised: MatrixCell,
+    direction: Direction,
+    noise: Noise,
+    lags: int,
+    horizon: int | None,
+    method: routes.Method,
+    observed: routes.Observed,
+    terms: int,
+    route: routes.Route,
+) -> FisherMemory:
+    """Compute the memory of a matrix cell near its state: that of a `MatrixSystem`, or of the flat state."""
+    w = linearised.source(direction)
+    matrix_system = linearised.system(w, noise)
+    if isinstance(matrix_system, MatrixSystem):
+        return routes.matrix_memory(matrix_system, lags, horizon, method, observed, terms, route)
+    _check_vector_options(method, route, reason=matrix_system)
+    newest = linearised.queue is not None and observed == "newest"
+    step = Dense(linearised.dynamics.jacobian(linearised.state)[0].cpu())
+    shape = linearised.shape[1:] if newest else linearised.shape
+    memory = routes.vector_memory(step, w, linearised.noise(noise), shape, lags, horizon)
+    if linearised.queue is None:
+        return memory
+    return replace(memory, amplification=routes.strength_at_entry(memory.amplification))
 
 
 def _check_vector_options(method: routes.Method, route: routes.Route, reason: str = "") -> None:
