@@ -46,6 +46,18 @@ def test_the_numbers_of_the_low_rank_decision_are_those_of_the_benchmark():
         assert row("low-rank.md", f"overlap {overlap:g}") == steps
 
 
+def test_the_numbers_of_the_low_rank_context_are_those_of_the_benchmark():
+    text = " ".join((ROOT / "docs" / "low-rank.md").read_text().split())
+    first = results("low_rank_context")["rows"][0]
+    one, two, four = (median for _, median, _ in first["accuracy of resampled networks"].values())
+    assert f"the accuracy is {first['accuracy']:.3f}." in text
+    assert f"(at most {max(map(abs, first['overlaps of n with inputs'])):.3f})" in text
+    assert f"median accuracies of {one:.3f}, {two:.3f} and {four:.3f}" in text
+    for context in first["by context"].values():
+        assert context["fixed points agree"]
+        assert context["fixed points of the mean field"] == ["stable", "stable", "unstable"]
+
+
 def test_the_accuracies_of_the_twenty_tasks_are_those_of_the_benchmark():
     networks = [results(f"multi_task_{name}")["accuracy"] for name in ("preset", "relu")]
     for rule in networks[0]:
