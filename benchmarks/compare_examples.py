@@ -36,27 +36,29 @@ def driven_system(rng: np.random.Generator, trials: int = 10, steps: int = 100) 
     return activity, inputs
 
 
-def examples() -> dict[str, tuple[list[np.ndarray], dict[str, int]]]:
-    """Return systems (trials, time, units) with the settings of DSA, by name."""
+def examples() -> dict[str, tuple[list[np.ndarray], dict[str, Any], tuple[str, ...]]]:
+    """Return systems (trials, time, units), the settings of DSA and the scores, by name."""
     rng = np.random.default_rng(5)
+    noise = [rng.random((10, 100, 2)) for _ in range(4)]
+    linear = [linear_system(rng) for _ in range(4)]
+    planted = [
+        planted_activity(kind, 6, seed, trials=40).transpose(0, 1).numpy()
+        for kind in ("ring", "cycle")
+        for seed in range(2)
+    ]
     return {
-        "noise (their tests)": ([rng.random((10, 100, 2)) for _ in range(4)], {"delays": 1, "rank": 2}),
-        "linear (their tutorial)": ([linear_system(rng) for _ in range(4)], {"delays": 3, "rank": 5}),
-        "planted": (
-            [
-                planted_activity(kind, 6, seed, trials=40).transpose(0, 1).numpy()
-                for kind in ("ring", "cycle")
-                for seed in range(2)
-            ],
-            {"delays": 5, "rank": 4},
-        ),
+        "noise": (noise, {"delays": 1, "rank": 2, "ridge": 1e-8}, ("angular", "euclidean", "wasserstein")),
+        "linear": (linear, {"delays": 3, "rank": 10, "ridge": 0.01}, ("angular", "wasserstein")),
+        "linear, rank 15": (linear[:3], {"delays": 5, "rank": 15, "ridge": 0.001}, ("euclidean", "wasserstein")),
+        "linear, rank 5": (linear, {"delays": 3, "rank": 5, "ridge": 1e-8}, ("angular", "wasserstein")),
+        "planted": (planted, {"delays": 5, "rank": 4, "ridge": 1e-8}, ("angular", "wasserstein")),
     }
 
 
-def ours(systems: list[np.ndarray], settings: dict[str, int], score: Any) -> ms.Comparison:
+def ours(systems: list[np.ndarray], settings: dict[str, Any], score: Any) -> ms.Comparison:
     """Return our comparison."""
     activity = [np.ascontiguousarray(system.swapaxes(0, 1)) for system in systems]
-    return ms.compare(activity, score=score, draws=0, delays=settings["delays"], rank=settings["rank"])
+    return ms.compare(activity, score=score, draws=0, **settings)
 
 
 def pairs(distances: Any) -> list[float]:
