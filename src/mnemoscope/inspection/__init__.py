@@ -9,7 +9,7 @@ enough, and use `mechanism.py` for fixed points and the lenses on them. A sectio
   `spectra.py` and `memory.py`.
 - A lens for one kind of network is run by `run.py`, and its module holds both the run of the lens and its sections:
   `attention.py`, `tape.py`, `problems.py` and `relations.py`, `variables.py`, `tracking.py`,
-  `closed_loop.py`.
+  `closed_loop.py`, `populations.py` and `rank.py`.
 """
 
 from typing import TYPE_CHECKING
