@@ -149,8 +149,10 @@ def _head_section(found: Influence) -> Section:
     caption = (
         "Left: the first lag at which values have less than half of their weight at lag 0, for every head, in the "
         "colour of its layer; values alone, with gates and keys held. Right: squared derivatives of the reads of each "
-        "layer by its inputs, and of the outputs of the network by its inputs. Both have 95% intervals over sequences."
+        "layer by its inputs, and of the outputs of the network by its inputs."
     )
+    if len(found.lengths) > 1:
+        caption += " Both have 95% intervals over sequences."
     html = figure_markup(figure, "heads", alt=alt, caption=caption)
     return Section("Heads by half-life", "", html)
 
