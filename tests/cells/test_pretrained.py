@@ -136,6 +136,7 @@ def test_a_model_in_float32_computes_what_transformers_computes():
         model.lm_head(ms.scan(model.model, tokens)[0]), outputs, rtol=0, atol=1e-4 * float(expected.std())
     )
     assert ms.adapt(model).attention_layers == (1,)
+    assert ms.adapt(causal_model("rwkv")).attention_layers == ()
     assert type(state.layers[1])._fields == ("conv", "S", "keys", "values")
 
 

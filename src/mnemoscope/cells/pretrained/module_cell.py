@@ -41,6 +41,8 @@ class ModuleCell(Cell):
     """
 
     batch_first = True
+    attention_layers: tuple[int, ...] = ()
+    """Numbers of the layers with attention, which are passed through."""
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__()
