@@ -270,38 +270,85 @@ def _reads(
         pairs = into_QK * load_tile(products, (KINDS * block + 2 * before) * C, 0, C, C, C, C)
         if ERASES:
             pairs += into_QA * load_tile(products, (KINDS * block + 2 * before + 1) * C, 0, C, C, C, C)
-        # at (i, t): the pairs with a write before t, and the border
-        spans = sums_of_columns(pairs, i < j, PRECISION) + border
-        factor = tl.where(j <= i - before, tl.exp(pair_exponents(g_, i, j, before, C, PRECISION)), 0.0)
-        into_x += product(into_QK * factor, k_, PRECISION)
-        if ERASES:
-            into_x += product(into_QA * factor, a_, PRECISION)
-        into = tl.sum(tl.where(j <= i - before, spans, 0.0), 0) + tl.sum(total)
+        into_x, into = _through_pairs(into_x, border, pairs, into_QK, into_QA, k_, a_, g_, before, C, ERASES, PRECISION)
+        into += tl.sum(total)
         rows = start + tl.arange(0, C)
         tl.store(into_g + rows * heads + head, into, mask=rows < steps)
     else:
         spread = selected_sums(i <= j - before, into_x * x, PRECISION) + total[None, :]
-        own = tl.where((i == j) & (before == 0), into_QK, 0.0)
-        into_x += tl.sum(own, 1)[:, None] * k_
-        if ERASES:
-            own = tl.where((i == j) & (before == 0), into_QA, 0.0)
-            into_x += tl.sum(own, 1)[:, None] * a_
-        size = 1
-        while size < C:
-            right = (i // size) % 2 == 1
-            together = i // size == j // size
-            until = tl.where(right, j <= i - before, j > i) & together
-            decay = tl.exp(selected_sums(until, g_, PRECISION))
-            across = (i // (2 * size) == j // (2 * size)) & right & ((j // size) % 2 == 0)
-            found = product(tl.where(across, into_QK, 0.0), tl.where(right, 0.0, k_ * decay), PRECISION)
-            if ERASES:
-                found += product(tl.where(across, into_QA, 0.0), tl.where(right, 0.0, a_ * decay), PRECISION)
-            found = tl.where(right, found * decay, 0.0)
-            into_x += found
-            spread += selected_sums((i <= j - before) & together, found * x, PRECISION)
-            size *= 2
+        into_x, spread = _through_levels(into_x, spread, x, into_QK, into_QA, k_, a_, g_, before, C, ERASES, PRECISION)
         store_rows(into_g, spread, start, head, steps, heads, 1, 0, RATES, C, D)
     store_rows(into_mine, into_x, start, head, steps, heads, micro, 0, KEYS, C, D)
+
+
+@triton.jit
+def _through_pairs(
+    into_x,
+    border,
+    pairs,
+    into_QK,
+    into_QA,
+    k_,
+    a_,
+    g_,
+    before,
+    C: tl.constexpr,
+    ERASES: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
+    """Return the gradient of the reads and that of g, one per step, with their pairs with the writes of the chunk.
+
+    `border` is the part of the gradient of g from the state before the chunk, and `pairs` those from each pair.
+    """
+    i = tl.arange(0, C)[:, None]
+    j = tl.arange(0, C)[None, :]
+    # at (i, t): the pairs with a write before t, and the border
+    spans = sums_of_columns(pairs, i < j, PRECISION) + border
+    factor = tl.where(j <= i - before, tl.exp(pair_exponents(g_, i, j, before, C, PRECISION)), 0.0)
+    into_x += product(into_QK * factor, k_, PRECISION)
+    if ERASES:
+        into_x += product(into_QA * factor, a_, PRECISION)
+    return into_x, tl.sum(tl.where(j <= i - before, spans, 0.0), 0)
+
+
+@triton.jit
+def _through_levels(
+    into_x,
+    spread,
+    x,
+    into_QK,
+    into_QA,
+    k_,
+    a_,
+    g_,
+    before,
+    C: tl.constexpr,
+    ERASES: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
+    """Return the gradients of the reads x and of g, one per step and key, with the pairs in blocks of doubling size."""
+    i = tl.arange(0, C)[:, None]
+    j = tl.arange(0, C)[None, :]
+    own = tl.where((i == j) & (before == 0), into_QK, 0.0)
+    into_x += tl.sum(own, 1)[:, None] * k_
+    if ERASES:
+        own = tl.where((i == j) & (before == 0), into_QA, 0.0)
+        into_x += tl.sum(own, 1)[:, None] * a_
+    size = 1
+    while size < C:
+        right = (i // size) % 2 == 1
+        together = i // size == j // size
+        until = tl.where(right, j <= i - before, j > i) & together
+        decay = tl.exp(selected_sums(until, g_, PRECISION))
+        across = (i // (2 * size) == j // (2 * size)) & right & ((j // size) % 2 == 0)
+        found = product(tl.where(across, into_QK, 0.0), tl.where(right, 0.0, k_ * decay), PRECISION)
+        if ERASES:
+            found += product(tl.where(across, into_QA, 0.0), tl.where(right, 0.0, a_ * decay), PRECISION)
+        found = tl.where(right, found * decay, 0.0)
+        into_x += found
+        spread += selected_sums((i <= j - before) & together, found * x, PRECISION)
+        size *= 2
+    return into_x, spread
 
 
 @triton.jit(do_not_specialize=["steps", "heads", "chunks", "micro"])
