@@ -221,3 +221,14 @@ def test_wrong_arguments_are_named():
             affine_scan(*tensors, **options)
     with pytest.raises(ValueError, match="Unknown backend"):
         inspect.unwrap(affine_scan)(q, q, q, q, backend="cuda")
+    for name, arguments in {
+        "queries": (q[..., :2], q, q, q),
+        "values": (q, q, q[:1], q),
+        "log_decays": (q, q, q, q[:1]),
+        "b of erase": (q, q, q, q, (q, q[..., :2])),
+    }.items():
+        with pytest.raises(ValueError, match=f"With keys of size .2, 1, 1, 3., {name} must be"):
+            inspect.unwrap(affine_scan)(*arguments)
+    for name, size in {"state": (1, 1, 3, 2), "resets": (1, 1)}.items():
+        with pytest.raises(ValueError, match=f"{name} must be"):
+            inspect.unwrap(affine_scan)(q, q, q, q, **{name: torch.zeros(size)})

@@ -65,6 +65,7 @@ def affine_scan(
 
     """
     _check(queries, keys, values, log_decays, erase, micro_steps, chunk, backend)
+    _check_sizes(queries, keys, values, log_decays, erase, state, resets)
     batch, heads = keys.shape[1:3]
     dtype = torch.float64 if queries.dtype == torch.float64 else torch.float32
     state = keys.new_zeros(*keys.shape[1:], values.shape[-1], dtype=dtype) if state is None else state.to(dtype)
@@ -142,6 +143,32 @@ def _check(
         raise ValueError(
             "queries, keys, values and erase must have one dtype, log_decays the same or float32; convert them first."
         )
+
+
+def _check_sizes(
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    log_decays: Tensor,
+    erase: tuple[Tensor, Tensor] | None,
+    state: Tensor | None,
+    resets: Tensor | None,
+) -> None:
+    a, b = erase or (None, None)
+    sizes = {
+        "queries": (queries, (len(queries), *keys.shape[1:])),
+        "values": (values, (*keys.shape[:-1], values.shape[-1])),
+        "log_decays": (log_decays, (*keys.shape[:-1], log_decays.shape[-1])),
+        "a of erase": (a, tuple(keys.shape)),
+        "b of erase": (b, tuple(keys.shape)),
+        "state": (state, (*keys.shape[1:], values.shape[-1])),
+        "resets": (resets, (len(queries), keys.shape[1])),
+    }
+    for name, (given, size) in sizes.items():
+        if given is not None and given.shape != size:
+            raise ValueError(
+                f"With keys of size {tuple(keys.shape)}, {name} must be {size}, but is {tuple(given.shape)}."
+            )
 
 
 def _loop(
