@@ -67,11 +67,16 @@ def test_a_model_encodes_its_inputs_and_padding_changes_nothing():
 @pytest.mark.parametrize("name", CELLS)
 def test_states_in_chunks_are_those_of_step_after_step(name):
     cell = CELLS[name]().double()
-    xs = torch.randn(7, 2, 3, dtype=torch.float64)
+    xs = torch.randn(7, 2, 3, dtype=torch.float64, requires_grad=True)
     [layer] = affine_layers(cell, xs, ms.scan(cell, xs[:2])[1])
     S, expected = layer.start, []
     for t in range(len(xs)):
         S = step_state(layer.at(t), S)
         expected.append(S)
+    states = torch.stack(expected)
+    [gradient] = torch.autograd.grad(states.abs().square().sum(), xs, retain_graph=True)
     for chunk in (1, 3, 64):
-        close(scan_states(layer.parts, layer.start, chunk), torch.stack(expected))
+        found = scan_states(layer.parts, layer.start, chunk)
+        close(found, states)
+        [same] = torch.autograd.grad(found.abs().square().sum(), xs, retain_graph=True)
+        close(same, gradient)

@@ -165,12 +165,18 @@ def scan_states(
         local, operator = step_state(step, local), carry_state(step, operator)
         states.append(local)
         operators.append(operator)
-    found = torch.stack(states, 1)  # (chunks, steps, batch, heads, keys, values)
-    for number in range(chunks):
-        product = torch.stack([operator[number] for operator in operators])
-        found[number] += product * S if parts.erase is None else product @ S
-        S = found[number, -1]
-    return found.flatten(0, 1)[:time]
+    starts = [S]
+    for last, product in zip(local[:-1], operator[:-1], strict=True):
+        starts.append(last + _applied(product, starts[-1]))
+    start = torch.stack(starts)  # of each chunk
+    for j, product in enumerate(operators):
+        states[j] = states[j] + _applied(product, start)
+    return torch.stack(states, 1).flatten(0, 1)[:time]
+
+
+def _applied(product: Tensor, S: Tensor) -> Tensor:
+    """Return the state times a product of operators, a matrix or the column of its diagonal."""
+    return product * S if product.shape[-1] == 1 else product @ S
 
 
 def carry_state(parts: Parts, S: Inexact[Tensor, "*batch heads keys columns"]) -> Inexact[Tensor, "..."]:
