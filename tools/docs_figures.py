@@ -35,6 +35,7 @@ NAMES = (
     "matrix-copy.cpu",
     "length-generalisation.cpu",
     "flipflop-evolution.paper",
+    "mante-selection.cpu",
 )
 """Figures of pages, each by the study and the preset."""
 TASK_NAMES = tuple(f"task.{entry.name}" for entry in registry.tasks if "cognitive" in entry.tags)

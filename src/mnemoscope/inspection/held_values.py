@@ -80,8 +80,7 @@ def held_in(
     epoch = part.in_epoch(task.analysis.epoch)
     lengths = epoch.table.epoch(task.analysis.epoch).lengths
     longest = int(lengths.max())
-    memory = inspect_slow_manifold(dynamics, part.activity, fp, options, steps=max(longest, 2))
-    memory = None if isinstance(memory, str) else memory  # too slow to look for, which the section on it says
+    memory = _memory(dynamics, part, fp, options, max(longest, 2))
     ends = epoch.activity[lengths - 1, torch.arange(epoch.trials)]
     groups = part.table.groups(task.analysis.held) if task.analysis.held else {"all": torch.arange(part.trials)}
     slowest = max([float(fp.time_constants[place].max()) for place in _stable(fp)], default=0.0)
@@ -90,6 +89,20 @@ def held_in(
     by_value = {value: tuple(rests[members].tolist()) for value, members in groups.items()}
     context = name if task.analysis.context else ""
     return HeldIn(context, fp, memory, by_value, relaxed, longest, _explained(ends, groups))
+
+
+def _memory(
+    dynamics: Dynamics, part: Recording, fp: FixedPoints, options: InspectionOptions, steps: int
+) -> SlowManifold | None:
+    """Return the slow manifold on the time scale of the epoch, or else on those that the lens tries by default."""
+    found = None
+    for scale in (steps, None):
+        found = inspect_slow_manifold(dynamics, part.activity, fp, options, steps=scale)
+        if isinstance(found, str):
+            return None  # too slow to look for, which the section on it says
+        if found:
+            return found
+    return found
 
 
 def _stable(fp: FixedPoints) -> list[int]:

@@ -128,6 +128,8 @@ parameter-match | parameter counts of relational networks, and what CoRelNet lea
 comparison | which of two shapes is larger: directed similarities, differences, and competing rules
     Kerg 2022, chapter 7 Fig 2 and 3 | mnemoscope.studies.kerg2022.comparison:STUDY | kerg2022 webb2021 kerg2022thesis
     relations
+mante-selection | line attractors and selection vectors of networks that decide about motion or colour by context
+    Mante et al. 2013, Fig 5 and 6 | mnemoscope.studies.mante2013.selection:STUDY | mante2013 song2016 | dynamics
 """
 
 studies = Registry("study", read_entries(STUDIES))

@@ -32,6 +32,7 @@ _ABOUT = {
     "kerg2022thesis": "Inductive biases for efficient information transfer: non-normal networks, attention, screening.",
     "renanse2021": "Memory capacity of recurrent networks with matrix representation, and their tapes.",
     "jang": "Recurrent neural networks as dynamical systems: flip-flops, and how their memories emerge.",
+    "mante2013": "Context-dependent decisions: evidence is selected and integrated by one dynamical process.",
     THIS_PROJECT: "Not published: claims that the studies derive, and test together with the published ones.",
 }
 _NAMES = {"energy_notes": "Notes on its energy", THIS_PROJECT: "This project"}

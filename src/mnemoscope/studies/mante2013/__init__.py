@@ -1,0 +1,1 @@
+"""Context-dependent decisions by selective integration (Mante et al. 2013)."""

@@ -1,0 +1,266 @@
+"""Line attractors and selection vectors of networks that decide by context (Mante et al. 2013)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from mnemoscope.cells import Model
+from mnemoscope.config import PRESETS
+from mnemoscope.lenses import Recording
+from mnemoscope.registry.citations import Source
+from mnemoscope.replication.claims import EVERYTHING, Claim, Row
+from mnemoscope.replication.learning_study import LearningStudy, by_name, finite
+from mnemoscope.replication.study import Finished, Preset, Study, Trial
+from mnemoscope.studies.mante2013.figure import draw_selection
+from mnemoscope.studies.mante2013.linearisation import (
+    Linearisation,
+    choice_axis,
+    dynamics_of,
+    linearise,
+    record_grid,
+    slow_line,
+)
+from mnemoscope.tasks import ContextDecision
+from mnemoscope.training import load_model
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MANTE = partial(Source, "mante2013")
+"""Source in the paper, given its place there."""
+CLEAR = 3.0
+"""Ratio from which one of two numbers counts as clearly larger."""
+MOST = 1e4
+"""Largest ratio that is kept; it stands for all larger ones."""
+DRAWN_SEED = 0
+"""Seed whose trajectories are kept for the figure."""
+LONGEST = 1e6
+"""Time in ms that stands for a value which is held for good."""
+
+
+def _claim(quantity: str, value: str, place: str, low: float, high: float) -> Claim:
+    return Claim(EVERYTHING, quantity, value, MANTE(place), (low, high))
+
+
+CLAIMS = (
+    _claim("slowest time constant over the stimulus", "an eigenvalue near 0", "Fig 6", 1.0, MOST),
+    _claim("slow points with one slow mode", "all", "Fig 6", 0.9, 1.0),
+    _claim("line of slow points", "one in each context", "Fig 5", 1.0, 1.0),
+    _claim("line along the choice axis", "yes", "Fig 5 and 6", 0.7, 1.0),
+    _claim("lines of both contexts parallel", "yes", "Fig 5 and 6", 0.7, 1.0),
+    _claim("relevant over irrelevant input, kept", "irrelevant orthogonal to selection", "Fig 6", CLEAR, MOST),
+    _claim("relevant over irrelevant input, at once", "not gated", "Fig 5 and 6", 1 / CLEAR, CLEAR),
+    _claim("irrelevant evidence left after the stimulus", "relaxes", "Fig 5 and 6", 0.0, 1 / CLEAR),
+)
+
+
+class ManteSelection(LearningStudy):
+    """Train networks on the context-dependent decision, and analyse their linear dynamics in each context."""
+
+    name = "mante-selection"
+    title = "Selection by left eigenvectors"
+    question = "Does a network integrate one of two inputs along a line attractor, selected by its left eigenvectors?"
+    claims = CLAIMS
+    base = PRESETS["context-decision"]
+    score = "accuracy"
+    score_in_words = "accuracy"
+    presets: Mapping[str, Preset] = {
+        "smoke": Preset(
+            "A small network and seconds of training; checks only that the code runs.",
+            {"networks": {"leaky-rnn": {"hidden_size": 8}}, "changes": {"steps": 5}},
+        ),
+        "cpu": Preset(
+            "The preset context-decision, six seeds; minutes on two cores. The published network has 100 units and "
+            "steps of 1 ms, and was trained by another method.",
+            {"networks": {"leaky-rnn": {}}, "changes": {}},
+            tuple(range(6)),
+        ),
+        "paper": Preset(
+            "100 units as published, and steps of 20 ms, in the direction of the published 1 ms; eight seeds; an hour.",
+            {
+                "networks": {
+                    "leaky-rnn": {"hidden_size": 100, "cell_options": {"leak": 0.2}, "task_options": {"step": 20.0}}
+                },
+                "changes": {},
+            },
+            tuple(range(8)),
+        ),
+    }
+    cites = ("mante2013", "song2016")
+    lenses = ("activity", "slow-manifold")
+    caption = (
+        "Above: mean trajectories of one network in each context, shaded by the coherence of the relevant input, with "
+        "its slow points; the arrow is the selection vector. Below: the numbers of all networks, one mark for each "
+        "context."
+    )
+
+    def measure(self, run: Path) -> dict[str, Any]:
+        model, task, config = load_model(run)
+        assert isinstance(task, ContextDecision)
+        return analyse(model.eval(), task, picture=config.seed == DRAWN_SEED)
+
+    def summarise(self, results: Sequence[Finished]) -> list[Row]:
+        rows = []
+        for trials in by_name(results).values():
+            good = finite(trials)
+            rows.append(self.row(trials, "accuracy", [each.result["accuracy"] for each in good], ".3f"))
+            for claim in self.claims:
+                values = [_measured(claim.quantity, each.result) for each in good]
+                rows.append(self.row(trials, claim.quantity, values, ".2f", REMARKS.get(claim.quantity, "")))
+        return rows
+
+    def as_published(self, trial: Trial) -> bool:
+        """Whether the network was trained to the end; its size, step and optimiser differ from the published ones."""
+        return trial.settings["steps"] >= self.base.steps
+
+    def figure(self, results: Sequence[Finished]) -> Figure:
+        return draw_selection([each.result for each in finite(results)])
+
+
+def analyse(model: Model, task: ContextDecision, *, picture: bool = False) -> dict[str, Any]:
+    """Return the numbers of a network in each context, and its trajectories and slow points if they are drawn."""
+    recording = record_grid(model, task)
+    choice = choice_axis(recording)
+    steps = task.steps_of(task.stimulus)
+    contexts: dict[str, Any] = {}
+    found, pictures = [], []
+    for number, name in enumerate(task.labels["context"]):
+        part = recording.part(recording.table["context"].values == number)
+        dynamics = dynamics_of(model, task, number)
+        linear = linearise(dynamics, part, steps, choice)
+        topology, lifetime = slow_line(dynamics, part, steps)
+        shape = {"shape": topology, "held for (ms)": _short(min(lifetime * task.step, LONGEST))}
+        contexts[name] = shape | _numbers(linear, task, number, choice) | _evidence(part, number)
+        found.append(linear)
+        pictures.append(_picture(part, linear, task, choice))
+    rights, lefts = ([_mean(getattr(each, side)) for each in found] for side in ("right", "left"))
+    result = {"contexts": contexts, "parallel": _cosine(*rights), "selection vectors parallel": _cosine(*lefts)}
+    return result | ({"picture": pictures} if picture else {})
+
+
+REMARKS = {
+    "slowest time constant over the stimulus": "median over slow points; the worse context",
+    "slow points with one slow mode": "share whose slowest mode is 3 times as slow as the next; the worse context",
+    "line of slow points": "share of the contexts",
+    "line along the choice axis": "cosine of the right eigenvector with the axis of the choice; the worse context",
+    "lines of both contexts parallel": "cosine between the mean right eigenvectors",
+    "relevant over irrelevant input, kept": "ratio of the projections on the selection vector; the worse context",
+    "relevant over irrelevant input, at once": "ratio of the projections on the line, geometric mean of the contexts",
+    "irrelevant evidence left after the stimulus": "share of its effect at the end of the stimulus; the worse context",
+}
+"""How each quantity is measured."""
+
+
+def _measured(quantity: str, result: Mapping[str, Any]) -> float:
+    """Return one number for a network: that of the context which agrees less with the claim."""
+    contexts = list(result["contexts"].values())
+
+    def of(name: str) -> list[float]:
+        return [float("nan") if each[name] is None else each[name] for each in contexts]
+
+    match quantity:
+        case "slowest time constant over the stimulus":
+            return min(of("slowest over stimulus"))
+        case "slow points with one slow mode":
+            return min(of("share with one slow mode"))
+        case "line of slow points":
+            return sum(each["shape"] == "line" for each in contexts) / len(contexts)
+        case "line along the choice axis":
+            return min(of("cosine with choice"))
+        case "lines of both contexts parallel":
+            return result["parallel"]
+        case "relevant over irrelevant input, kept":
+            return min(of("kept"))
+        case "relevant over irrelevant input, at once":
+            first, second = of("at once")
+            return (first * second) ** 0.5
+        case "irrelevant evidence left after the stimulus":
+            return max(of("irrelevant left"))
+    raise LookupError(f"No measurement is called {quantity!r}.")
+
+
+def _numbers(linear: Linearisation, task: ContextDecision, context: int, choice: Tensor) -> dict[str, Any]:
+    """Return the numbers of the linear dynamics in one context; medians over slow points, None if no mode is real."""
+    constants = linear.time_constants
+    apart = constants[:, 0] / constants[:, 1]
+    real = ~linear.left.isnan().any(1)
+    inputs = [task.input_names.index(name) for name in task.stimulus_names]
+    gains, direct = (sizes[real][:, inputs].abs() for sizes in (linear.gains, linear.direct))
+    known = bool(real.any())
+    return {
+        "speed": _short(linear.speeds.median()),
+        "slowest (ms)": _short(task.step * constants[:, 0].median()),
+        "next (ms)": _short(task.step * constants[:, 1].median()),
+        "slowest over stimulus": _short((constants[:, 0].median() / task.steps_of(task.stimulus)).clamp_max(MOST)),
+        "share with one slow mode": _short((apart >= CLEAR).double().mean()),
+        "share real": _short(real.double().mean()),
+        "cosine with choice": _short((linear.right[real] @ choice.to(linear.right)).median()) if known else None,
+        "kept": _ratio(gains, context) if known else None,
+        "at once": _ratio(direct, context) if known else None,
+    }
+
+
+def _ratio(sizes: Tensor, relevant: int) -> float:
+    typical = sizes.median(0).values
+    return _short((typical[relevant] / typical[1 - relevant].clamp_min(1e-12)).clamp_max(MOST))
+
+
+def _evidence(part: Recording, context: int) -> dict[str, float]:
+    """Return how much of the effect of each input at the end of the stimulus is left at the end of the trial."""
+    at_end, later = (_effects(part.in_epoch(epoch).activity[-1], part) for epoch in ("stimulus", "response"))
+    left = later / at_end
+    return {"relevant left": _short(left[context]), "irrelevant left": _short(left[1 - context])}
+
+
+def _effects(states: Tensor, part: Recording) -> Tensor:
+    """Return the length of the regression coefficients of the states on motion and colour."""
+    columns = [part.table[name].values for name in ("motion", "colour")]
+    design = torch.stack([*columns, torch.ones_like(columns[0])], 1)
+    return torch.linalg.lstsq(design, states).solution[:2].norm(dim=1)
+
+
+def _mean(vectors: Tensor) -> Tensor:
+    """Return the mean of those vectors that are known, of unit length."""
+    mean = vectors[~vectors.isnan().any(1)].sum(0)
+    return mean / mean.norm().clamp_min(1e-300)
+
+
+def _cosine(first: Tensor, second: Tensor) -> float:
+    return _short(first @ second)
+
+
+def _picture(part: Recording, linear: Linearisation, task: ContextDecision, choice: Tensor) -> dict[str, Any]:
+    """Return mean trajectories and slow points along the choice axis and the axis of each input, and the selection."""
+    axes = [choice.to(linear.right)]
+    for name in task.stimulus_names:
+        axis = linear.effects[:, task.input_names.index(name)].clone()
+        for other in axes:
+            axis -= (axis @ other) * other
+        axes.append(axis / axis.norm())
+    frame = torch.stack(axes, 1)
+    centre = linear.points.mean(0)
+    context = int(part.table["context"].values[0])
+    means = part.average(task.stimulus_names[context])
+    return {
+        "coherences": means.table[task.stimulus_names[context]].values.tolist(),
+        "paths": _rounded((means.activity.to(frame) - centre) @ frame),
+        "points": _rounded((linear.points - centre) @ frame),
+        "selection": _rounded(_mean(linear.left) @ frame),
+    }
+
+
+def _rounded(values: Tensor) -> Any:
+    return (values * 100).round().div(100).tolist()
+
+
+def _short(value: Tensor | float) -> float:
+    return float(f"{float(value):.4g}")
+
+
+STUDY: Study = ManteSelection()
