@@ -40,6 +40,10 @@ def test_arrays_become_a_recording_with_conditions(file, tmp_path):
 
 def test_files_that_hold_no_recording_are_refused(file, tmp_path):
     np.savez(tmp_path / "other.npz", rates=np.zeros(3))
+    np.savez(tmp_path / "times.npz", activity=np.zeros((2, 3, 4)), times=np.zeros(3))
+    np.savez(tmp_path / "flat.npz", activity=np.zeros((2, 3, 4)), inputs=np.zeros((2, 3)))
+    np.save(tmp_path / "words.npy", np.full((2, 3, 4), "word"))
+    ms.Recording(torch.zeros(3, 2, 4)).save(tmp_path / "saved.safetensors")
     (tmp_path / "damaged.npy").write_bytes(b"nothing")
     (tmp_path / "data.mat").touch()
     (tmp_path / "data.nwb").touch()
@@ -49,6 +53,10 @@ def test_files_that_hold_no_recording_are_refused(file, tmp_path):
         ("data.nwb", {}, "name their width"),
         ("other.npz", {}, "needs an array `activity`"),
         ("damaged.npy", {}, "holds no arrays"),
+        ("times.npz", {}, "for each of 2 trials, but 'times' in times.npz has the shape"),
+        ("flat.npz", {}, "Inputs must be"),
+        ("words.npy", {}, "must be real numbers"),
+        ("saved.safetensors", {"step": 20}, "omit step and conditions"),
         ("other.npz", {"series": "dff"}, "A series belongs to an NWB file"),
     ):
         with pytest.raises((ValueError, FileNotFoundError), match=reason):
@@ -94,6 +102,11 @@ def test_a_fit_is_printed_as_json(file, tmp_path, capsys):
     found = json.loads(capsys.readouterr().out)
     assert [*found] == ["fits", "summary", "page", "weights"]
     assert found["page"] == str((tmp_path / "page.html").resolve())
+
+
+def test_a_number_of_folds_below_one_is_refused(file, capsys):
+    assert main(["fit", str(file), "--folds", "0"]) == 2
+    assert "folds must be a whole number, at least 1" in capsys.readouterr().err
 
 
 def test_inspect_names_the_commands_for_recordings(file, capsys):

@@ -177,7 +177,9 @@ def test_networks_without_inputs_and_other_cells_are_fitted(capsys):
 
 def test_a_free_run_that_persistence_matches_is_called_so():
     constant = ms.Recording(torch.randn(4, 3, dtype=torch.float64).expand(6, 4, 3).clone())
-    assert "no better than persistence" in ms.fit_network(constant, updates=1, progress=False).summary()
+    summary = ms.fit_network(constant, updates=1, progress=False).summary()
+    assert "no better than persistence" in summary
+    assert summary.startswith("On 1 held-out trial, R^2")
 
 
 def test_wrong_arguments_are_refused():
@@ -199,6 +201,17 @@ def test_wrong_arguments_are_refused():
         ms.fit_network(recording, units="recorded", cell=ms.cells.LeakyRNN(1, 2), progress=False)
     with pytest.raises(ValueError, match="must have the units of the recording"):
         ms.fit_network(recording, test=recording.select([0, 1]))
+    with pytest.raises(ValueError, match="but they are 'latent' and 'FORCE'"):
+        ms.fit_network(recording, method="FORCE")
+    with pytest.raises(ValueError, match="omit hidden_size"):
+        ms.fit_network(recording, cell=torch.nn.GRU(1, 3), hidden_size=3)
+    with pytest.raises(ValueError, match="takes 2 inputs, but the recording has 1"):
+        ms.fit_network(recording, cell=torch.nn.GRU(2, 3))
+    short = ms.Recording(recording.activity[:3], inputs=recording.inputs[:3])
+    with pytest.raises(ValueError, match="end within the warm-up of 3 steps"):
+        ms.fit_network(recording, test=short, warm_up=3)
+    with pytest.raises(ValueError, match="No unit varies"):
+        ms.fit_network(ms.Recording(torch.ones(6, 4, 3, dtype=torch.float64)))
 
 
 def test_the_page_has_the_measured_fits_to_spikes():

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from mnemoscope.base.terminal import printable, shows_progress
+from mnemoscope.base.validation import check_whole
 from mnemoscope.cli.tyro_types import Positional
 
 if TYPE_CHECKING:
@@ -124,6 +125,7 @@ class FitRecording:
     """Print the result as JSON."""
 
     def run(self) -> int:
+        check_whole(1, folds=self.folds)
         from safetensors.torch import save_file
 
         from mnemoscope.inspection import InspectionOptions, inspect

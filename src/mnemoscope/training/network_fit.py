@@ -43,10 +43,12 @@ class NetworkFit:
 
     def summary(self) -> str:
         """Return the scores in sentences, with those of the simple alternatives."""
+        trials, units = len(self.held_out_trials), len(self.held_out_units)
         text = (
-            f"On {len(self.held_out_trials)} held-out trials, R^2 is {self.one_step:.2f} one step ahead, and "
-            f"{self.free:.2f} without data after {self.warm_up} steps ({self.persistence:.2f} if nothing changes). "
-            f"{len(self.held_out_units)} held-out units are predicted with {self.co_smoothing:.2f} "
+            f"On {trials} held-out trial{'s' * (trials != 1)}, R^2 is {self.one_step:.2f} one step ahead, and "
+            f"{self.free:.2f} without data after {self.warm_up} step{'s' * (self.warm_up != 1)} "
+            f"({self.persistence:.2f} if nothing changes). "
+            f"{units} held-out unit{'s are' if units != 1 else ' is'} predicted with {self.co_smoothing:.2f} "
             f"({self.linear_co_smoothing:.2f} by linear regression)."
         )
         if not self.free > self.persistence:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
 from torch import Tensor
 
@@ -28,8 +26,8 @@ UPDATES = {"gradient": 400, "force": 20}
 def fit_network(
     recording: Recording,
     *,
-    units: Literal["latent", "recorded"] = "latent",
-    method: Literal["gradient", "force"] = "gradient",
+    units: str = "latent",
+    method: str = "gradient",
     hidden_size: int | None = None,
     cell: Network | None = None,
     updates: int | None = None,
@@ -74,23 +72,37 @@ def fit_network(
         progress: whether to show a progress bar.
 
     """
+    if units not in ("latent", "recorded") or method not in UPDATES:
+        raise ValueError(
+            f'units must be "latent" or "recorded", and method "gradient" or "force", but they are {units!r} and '
+            f"{method!r}."
+        )
     updates = UPDATES[method] if updates is None else updates
     check_whole(1, updates=updates)
     if not is_number(forcing) or not 0 < forcing <= 1:
         raise ValueError(f"forcing must be above 0 and at most 1, but is {forcing!r}.")
     if method == "force" and units != "recorded":
         raise ValueError('method="force" fits the weights between recorded units: pass units="recorded".')
+    if cell is not None and hidden_size is not None:
+        raise ValueError("A cell has its number of units already: omit hidden_size, or omit cell.")
     generator = torch.Generator().manual_seed(seed)
     activity, inputs, fitted = _divided(recording, test, generator)
     time, _, number = activity.shape
     warm_up = max(1, time // 4) if warm_up is None else warm_up
     if not 1 <= warm_up < time:
         raise ValueError(f"warm_up must be between 1 and {time - 1} steps, but is {warm_up}.")
+    if bool(activity[warm_up:, ~fitted].isnan().all()):
+        raise ValueError(f"All trials that are held out end within the warm-up of {warm_up} steps: pass a shorter one.")
     chosen = torch.randperm(number, generator=generator)[: max(1, round(SHARE * number))].sort()[0]
     activity, centre, scale = _standardised(activity, fitted)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         cell = _default_cell(units, inputs.shape[2], number, hidden_size) if cell is None else as_cell(cell)
+        if cell.input_size != inputs.shape[2]:
+            raise ValueError(
+                f"The cell takes {cell.input_size} inputs, but the recording has {inputs.shape[2]} (one that is 0 "
+                f"where it has none)."
+            )
         model = Model(cell, number).double()
     run = UnitRun(model, forcing) if units == "recorded" else ForcedRun(model, forcing)
     data, given = activity[:, fitted], inputs[:, fitted]
@@ -157,6 +169,8 @@ def _standardised(activity: Tensor, fitted: Tensor) -> tuple[Tensor, Tensor, Ten
             f"Unit {int(centre.isnan().nonzero()[0])} is missing in all trials that are fitted: leave it out with "
             f"recording.select(...)."
         )
+    if not bool((scale > 0).any()):
+        raise ValueError("No unit varies in the trials that are fitted: there are no dynamics to fit.")
     scale = torch.where(scale > 0, scale, 1.0)
     return (activity - centre) / scale, centre, scale
 

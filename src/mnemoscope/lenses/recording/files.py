@@ -47,6 +47,10 @@ def read_recording(
             raise ValueError("An NWB file is cut into bins: name their width in milliseconds as step, such as 20.")
         return Recording.from_nwb(path, step=step, conditions=conditions, series=series, smoothing=smoothing)
     saved = path.suffix == ".safetensors"
+    if saved and (step is not None or conditions):
+        raise ValueError(
+            f"{path.name} is a saved recording, with its step and its conditions: omit step and conditions."
+        )
     recording = Recording.load(path) if saved else _read_arrays(path, step, conditions)
     return recording if smoothing is None else recording.smoothed(smoothing)
 
@@ -59,11 +63,21 @@ def _read_arrays(path: Path, step: float | None, conditions: Sequence[str]) -> R
         raise ValueError(f"{path.name} holds no arrays of numbers or words. ({error})") from error
     if "activity" not in arrays:
         raise ValueError(f"{path.name} needs an array `activity` (trials, time, units), but has {', '.join(arrays)}.")
+    for name in ("activity", "inputs"):
+        if name in arrays and arrays[name].dtype.kind not in "biuf":
+            raise ValueError(f"The {name} in {path.name} must be real numbers, but are of type {arrays[name].dtype}.")
     activity, inputs = arrays.pop("activity"), arrays.pop("inputs", None)
     unknown = [name for name in conditions if name not in arrays]
     if unknown:
         raise KeyError(f"{path.name} has no condition {unknown[0]!r}: it has {', '.join(arrays) or 'none'}.")
     chosen = {name: values for name, values in arrays.items() if not conditions or name in conditions}
+    for name, values in chosen.items():
+        if values.shape != activity.shape[:1]:
+            raise ValueError(
+                f"A condition has one value for each of {len(activity)} trials, but {name!r} in {path.name} has the "
+                f"shape {values.shape}: name the conditions to keep, without it, or check that activity is (trials, "
+                f"time, units)."
+            )
     columns = tuple(_condition(name, values) for name, values in chosen.items())
     return Recording.from_trials(activity, TrialTable(columns, step=step), inputs=inputs)
 

@@ -67,6 +67,8 @@ class Recording(Result):
         rates = torch.as_tensor(activity)
         if rates.dim() != 3:
             raise ValueError(f"Activity must be (trials, time, units), but its shape is {tuple(rates.shape)}.")
+        if inputs is not None and inputs.ndim != 3:
+            raise ValueError(f"Inputs must be (trials, time, features), but their shape is {tuple(inputs.shape)}.")
         given = None if inputs is None else torch.as_tensor(inputs).double().transpose(0, 1).contiguous()
         return cls(rates.double().transpose(0, 1).contiguous(), table or TrialTable(), given)
 
