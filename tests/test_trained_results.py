@@ -66,3 +66,22 @@ def test_the_accuracies_of_the_twenty_tasks_are_those_of_the_benchmark():
     for accuracy in networks:
         assert f"right in {sum(accuracy.values()) / len(accuracy):.1%} of trials on average" in " ".join(text.split())
     assert "silhouette 0.19" in results("multi_task_relu")["summary"]
+
+
+def comparison_times():
+    """Return the table of times in docs/compare.md, from the results of the benchmark."""
+    lines = [
+        "| method, score | systems | trials | steps | units | delays | rank | here | dsa-metric | ratio |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    scores = {"wasserstein": "DSA, eigenvalues", "angular": "DSA, angle", "euclidean": "InputDSA"}
+    for row in results("compare_times")["rows"]:
+        sizes = " | ".join(str(row[name]) for name in ("systems", "trials", "steps", "units", "delays", "rank"))
+        times = f"{1000 * row['ours']:.1f} | {1000 * row['theirs']:.1f} | {row['ratio']:.1f}"
+        lines.append(f"| {scores[row['score']]} | {sizes} | {times} |")
+    return "\n".join(lines)
+
+
+def test_the_times_of_comparisons_are_those_measured():
+    page = (ROOT / "docs" / "compare.md").read_text()
+    assert page.split("<!-- times -->")[1].split("<!-- end -->")[0].strip() == comparison_times()
