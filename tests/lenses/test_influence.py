@@ -183,7 +183,7 @@ def test_summaries_of_a_small_matrix():
     assert by_lag(ENERGIES, ROWS).tolist() == [[1, 0, 0], [2, 4, 0], [3, 6, 0]]
     assert lag_curve(ENERGIES, ROWS, length).tolist() == [2, 5, 0]
     assert half_life(torch.tensor([2.0, 5, 0.9])).item() == 2
-    assert half_life(torch.tensor([2.0, 5, torch.nan])).item() == 3  # a lag that is not known is not below
+    assert half_life(torch.tensor([2.0, 5, torch.nan])).item() == 2  # as many lags are known
     assert windows(ENERGIES, ROWS, length, 0.9).item() == pytest.approx(5 / 3)
     assert participations(ENERGIES, ROWS, length).item() == pytest.approx((1 + 36 / 20 + 81 / 45) / 3)
     assert kept_for(ENERGIES, ROWS).tolist() == [1, 1, 0]
@@ -235,6 +235,8 @@ def test_inputs_of_a_short_first_sequence_are_compared_with_its_inputs_alone(mod
         alone = ms.influence(model, tokens[:4, :1], **options)
         torch.testing.assert_close(padded.retention, alone.retention, equal_nan=True)
         assert padded.kept.tolist() == alone.kept.tolist()
+        for with_padding, without in zip(padded.layers, alone.layers, strict=True):
+            assert torch.equal(with_padding.head_half_lives[:1], without.head_half_lives)
         assert max(padded.best_kept) < 4
         assert repr(padded.label(padded.best_kept[0])) in padded.summary()
 

@@ -30,7 +30,8 @@ class LayerInfluence:
     value_curves: Float[Tensor, "sequences lags"]
     """The same against the lag, the mean over the reads of each sequence."""
     head_half_lives: Float[Tensor, "sequences heads"]
-    """First lag at which the value path of a head is below half of that at lag 0; the number of lags if none is."""
+    """First lag at which the value path of a head is below half of that at lag 0; the length of the sequence if
+    none is."""
     head_windows: Float[Tensor, "sequences heads"]
     """Number of last inputs that hold the share `Influence.share` of the value path of a head, a mean over reads."""
     head_participations: Float[Tensor, "sequences heads"]

@@ -46,14 +46,16 @@ def _diagonal_sums(energies: Float[Tensor, "*batch time time"]) -> Float[Tensor,
 
 
 def half_life(curve: Float[Tensor, "*batch lags"]) -> Float[Tensor, "*batch"]:
-    """Return the first lag at which a curve is below half of its value at lag 0, or the number of all lags.
+    """Return the first lag at which a curve is below half of its value at lag 0.
 
-    >>> half_life(torch.tensor([[8.0, 6.0, 3.0], [1.0, 1.0, 1.0]])).tolist()
-    [2.0, 3.0]
+    If it never is, return the number of lags at which it is known, a lower bound; short sequences have fewer.
+
+    >>> half_life(torch.tensor([[8.0, 6.0, 3.0], [1.0, 1.0, 1.0], [1.0, 1.0, torch.nan]])).tolist()
+    [2.0, 3.0, 2.0]
     """
     lags = torch.arange(curve.shape[-1], device=curve.device)
-    below = curve.nan_to_num(nan=torch.inf) < curve[..., :1] / 2
-    return torch.where(below, lags, curve.shape[-1]).amin(-1).to(curve.dtype)
+    known = (~curve.isnan()).sum(-1, keepdim=True)
+    return torch.where(curve < curve[..., :1] / 2, lags, known).amin(-1).to(curve.dtype)
 
 
 def windows(

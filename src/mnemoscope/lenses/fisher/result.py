@@ -241,10 +241,11 @@ def _total_sentence(memory: FisherMemory) -> str:
 def _value_sentence(memory: FisherMemory) -> str:
     heads, size = memory.total.shape[1], memory.size
     held, relative = memory.total.mean(1), memory.remaining.nansum(-1).mean(1)
+    writes = f"{_shortest(memory)}{memory.steps} write{'s' * (memory.steps != 1)}"
     return (
-        f"After {_shortest(memory)}{memory.steps} writes, a column of {size} number{'s' * (size > 1)} holds, about the "
-        f"values written, an information of {_mean(held, 'sequences')}, {_mean(relative)} times that of one write as "
-        f"it enters; means over {heads} head{'s' * (heads > 1)}."
+        f"After {writes}, a column of {size} number{'s' * (size > 1)} holds, about the values written, an information "
+        f"of {_mean(held, 'sequences')}, {_mean(relative)} times that of one write as it enters; means over {heads} "
+        f"head{'s' * (heads > 1)}."
     )
 
 
