@@ -75,6 +75,14 @@ def test_the_prediction_agrees_with_an_accuracy_that_interference_limits():
         (recall.same_sign, recall.same_sign_interval()),
     ):
         assert ((low <= value) & (value <= high) & (low < high)).all()
+    for value, (low, high) in (
+        (recall.signal, recall.signal_interval()),
+        (recall.interference, recall.interference_interval()),
+        (recall.without.mean(2), recall.without_interval()),
+    ):
+        known = value.isfinite()
+        assert known.any()
+        assert ((low <= value) & (value <= high))[known].all()
     low, high = (float(edge[-1]) for edge in recall.ratio_interval())
     median = float(recall.ratios[-1].flatten().nanmedian())
     assert f"is {median:.2g} ({low:.2g} to {high:.2g}) times that of all others" in recall.summary()
@@ -187,7 +195,7 @@ def test_the_layer_that_recalls_is_found_and_named():
     model = Model(ms.networks.blocks(16, 8, "mamba2", depth=2, heads=1, state_size=4), 6)
     recall = ms.recall_interference(model, {5: trials(task=task, dtype=torch.float32)}, draws=1)
     assert recall.layers == ("layers.0", "layers.1")
-    assert recall.recalling_layer == recall.layers[int(recall.without[0].argmin())]
+    assert recall.recalling_layer == recall.layers[int(recall.without[0].mean(1).argmin())]
     assert f"asked for in {recall.recalling_layer} is" in recall.summary()
     assert "Recall of 5 pairs, " in recall.summary()
 

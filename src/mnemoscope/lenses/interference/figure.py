@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import nan
 from typing import Any
 
 from mnemoscope.drawing.axes import Figure, label_log_axis, new_figure, style_axes
@@ -16,16 +17,10 @@ def draw_recall_interference(
     figure = new_figure(8, 3.4) if figure is None else figure
     left, right = figure.subplots(1, 2)
     _draw_accuracy(left, recall, colours, font_size)
-    shown = int(recall.signal.isfinite().nonzero().max()) + 1  # the queries write, too, but are not asked for
-    curves = {
-        "in queries that ask for it": (recall.signal[:shown], "stable"),
-        "in other queries": (recall.interference[:shown], "saddle-2"),
-    }
-    for label, (power, colour) in curves.items():
-        positive = power.where(power > 0, float("nan"))  # the axis is logarithmic
-        right.plot(positive.numpy(), ".", color=colours[colour], markersize=5, label=label)
+    _draw_powers(right, recall, colours)
     right.set(xlabel="step", ylabel="power", title=f"Power of each step, {recall.pairs[-1]} pairs", yscale="log")
     right.locator_params(axis="x", integer=True)
+    right.margins(y=0.25)  # room for the legend
     right.legend(frameon=False, fontsize=font_size, labelcolor=colours["ink"])
     label_log_axis(right)
     for axes in (left, right):
@@ -53,3 +48,25 @@ def _draw_accuracy(axes: Any, recall: RecallInterference, colours: Colours, font
     axes.set(xlabel="pairs", ylabel="accuracy", ylim=(0, 1.04), title="Recall")
     axes.locator_params(axis="x", integer=True)
     axes.legend(frameon=False, fontsize=font_size, labelcolor=colours["ink"])
+
+
+def _draw_powers(axes: Any, recall: RecallInterference, colours: Colours) -> None:
+    """Draw the mean power of each step, with 95% intervals over sequences as bars."""
+    shown = int(recall.signal.isfinite().nonzero().max()) + 1  # the queries write, too, but are not asked for
+    curves = {
+        "in queries that ask for it": (recall.signal, recall.signal_interval(), "stable"),
+        "in other queries": (recall.interference, recall.interference_interval(), "saddle-2"),
+    }
+    for label, (power, edges, colour) in curves.items():
+        positive, low, high = (x[:shown].where(power[:shown] > 0, nan) for x in (power, *edges))  # the axis is log
+        bars = [(positive - low).clamp_min(0).numpy(), (high - positive).clamp_min(0).numpy()]
+        axes.errorbar(
+            range(shown),
+            positive.numpy(),
+            bars,
+            fmt=".",
+            color=colours[colour],
+            markersize=5,
+            elinewidth=1,
+            label=label,
+        )

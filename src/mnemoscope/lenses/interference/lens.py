@@ -81,11 +81,12 @@ def recall_interference(
     layers = {pairs: affine_layers(model, each.inputs) for pairs, each in given.items()}
     without = torch.stack(
         [_without(model, each, layers[pairs], spanned) for pairs, each in given.items()]
-    )  # (numbers, layers)
-    which = int(without.mean(0).argmin())
+    )  # (numbers, layers, sequences)
+    which = int(without.nanmean((0, 2)).argmin())
     recalling = [Recalling(model, each, layers[pairs][which], spanned) for pairs, each in given.items()]
     found = [_recall(each, draws, generator) for each in recalling]
     power = [query_powers(each.layer, each.trials, spanned) for each in recalling]
+    sequences = len(found[0].measured)
     closed = [accuracy_at(of.ratios(), of.dimension, found[0].classes) for of in power]
     return RecallInterference(
         pairs=tuple(given),
@@ -93,12 +94,10 @@ def recall_interference(
         predicted=torch.stack([each.predicted for each in found]),
         gaussian=torch.stack([each.gaussian for each in found]),
         closed_form=torch.stack([_by_sequence(of, one) for of, one in zip(closed, given.values(), strict=True)]),
-        ratios=_queries_of_sequences(
-            [of.ratios() for of in power], [of.sequence for of in power], len(found[0].measured)
-        ),
-        sign_powers=torch.stack([of.sign_powers(len(found[0].measured)) for of in power]),
-        signal=power[-1].by_step(asked_for=True),
-        interference=power[-1].by_step(asked_for=False),
+        ratios=_queries_of_sequences([of.ratios() for of in power], [of.sequence for of in power], sequences),
+        sign_powers=torch.stack([of.sign_powers(sequences) for of in power]),
+        signal_powers=power[-1].by_step(True, sequences),
+        interference_powers=power[-1].by_step(False, sequences),
         layers=tuple(layer.name for layer in layers[max(given)]),
         without=without,
         dimension=power[-1].dimension,
@@ -143,13 +142,15 @@ def _recall(recalling: Recalling, draws: int, generator: torch.Generator) -> _Re
     return _Recall(outputs.shape[-1], *(_by_sequence(right, trials) for right in (measured, drawn, gaussian)))
 
 
-def _without(model: Model, trials: RecallTrials, layers: Sequence[AffineLayer], reach: int) -> Float[Tensor, " layers"]:
-    """Return the accuracy if the value asked for is erased in one layer alone."""
+def _without(
+    model: Model, trials: RecallTrials, layers: Sequence[AffineLayer], reach: int
+) -> Float[Tensor, "layers sequences"]:
+    """Return the accuracy in each sequence if the value asked for is erased in one layer alone."""
     accuracies = []
     for layer in layers:
         recalling = Recalling(model, trials, layer, reach)
         right = [recalling.right(query, -query.signal) for query in recalling.queries()]
-        accuracies.append(torch.stack(right).nanmean())
+        accuracies.append(torch.stack(right).nanmean(0))
     return torch.stack(accuracies)
 
 

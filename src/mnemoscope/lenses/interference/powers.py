@@ -42,13 +42,14 @@ class Powers:
         powers = torch.stack([self.same_sign, self.all_signs], 1)
         return powers.new_zeros(sequences, 2).index_add_(0, self.sequence, powers)
 
-    def by_step(self, asked_for: bool) -> Float[Tensor, " steps"]:
-        """Return the mean power of each step in the queries that ask for it, or in all others; NaN if there are none.
+    def by_step(self, asked_for: bool, sequences: int) -> Float[Tensor, "sequences steps 2"]:
+        """Return the power of each step in the queries that ask for it, or in all others, and the number of these.
 
-        A step that no query comes after has no power.
+        Both are added up in each sequence. A step that no query comes after has no power.
         """
         counted = self.asked_for if asked_for else ~self.asked_for
-        return (self.energies * counted).sum(0) / counted.sum(0)
+        numbers = torch.stack([self.energies * counted, counted], 2)
+        return numbers.new_zeros(sequences, *numbers.shape[1:]).index_add_(0, self.sequence, numbers)
 
 
 def query_powers(layer: AffineLayer, trials: RecallTrials, reach: int) -> Powers:

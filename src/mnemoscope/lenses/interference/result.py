@@ -36,14 +36,14 @@ class RecallInterference(Result):
     sequence has fewer queries than another."""
     sign_powers: Float[Tensor, "numbers sequences 2"]
     """Power of all other values whose weight has the sign of that of the value asked for, and that of all others."""
-    signal: Float[Tensor, " steps"]
-    """Mean power of each step in the queries that ask for it, at the largest number of pairs; NaN if none does."""
-    interference: Float[Tensor, " steps"]
-    """Mean power of each step in the other queries."""
+    signal_powers: Float[Tensor, "sequences steps 2"]
+    """Power of each step in the queries that ask for it, and the number of these, at the largest number of pairs."""
+    interference_powers: Float[Tensor, "sequences steps 2"]
+    """The same of each step in the other queries."""
     layers: tuple[str, ...]
     """Names of the layers."""
-    without: Float[Tensor, "numbers layers"]
-    """Share of right answers if the value asked for is erased in one layer alone."""
+    without: Float[Tensor, "numbers layers sequences"]
+    """Share of right answers in each sequence if the value asked for is erased in one layer alone."""
     dimension: float
     """Participation ratio of the values at the largest number of pairs."""
     classes: int
@@ -52,7 +52,7 @@ class RecallInterference(Result):
     @property
     def recalling_layer(self) -> str:
         """Name of the layer whose values the answers need most."""
-        return self.layers[int(self.without.mean(0).argmin())]
+        return self.layers[int(self.without.nanmean((0, 2)).argmin())]
 
     @property
     def errors(self) -> Float[Tensor, " numbers"]:
@@ -77,6 +77,29 @@ class RecallInterference(Result):
         interference.
         """
         return _share(self.sign_powers.movedim(1, 0))
+
+    @property
+    def signal(self) -> Float[Tensor, " steps"]:
+        """Mean power of each step in the queries that ask for it, at the largest number of pairs; NaN if none does."""
+        return _share(self.signal_powers)
+
+    @property
+    def interference(self) -> Float[Tensor, " steps"]:
+        """Mean power of each step in the other queries."""
+        return _share(self.interference_powers)
+
+    def signal_interval(self) -> tuple[Float[Tensor, " steps"], Float[Tensor, " steps"]]:
+        """Return the 95% interval of `signal`, by a bootstrap over sequences."""
+        return bootstrap_interval(self.signal_powers, _share)
+
+    def interference_interval(self) -> tuple[Float[Tensor, " steps"], Float[Tensor, " steps"]]:
+        """Return the 95% interval of `interference`, by a bootstrap over sequences."""
+        return bootstrap_interval(self.interference_powers, _share)
+
+    def without_interval(self) -> tuple[Float[Tensor, "numbers layers"], Float[Tensor, "numbers layers"]]:
+        """Return the 95% interval of the mean of `without`, by a bootstrap over sequences; Wilson's at 0 and 1."""
+        samples = self.without.movedim(2, 0)
+        return widen_certain(bootstrap_interval(samples), samples.nanmean(0), len(samples))
 
     def ratio_interval(self) -> tuple[Float[Tensor, " numbers"], Float[Tensor, " numbers"]]:
         """Return the 95% interval of the median ratio, by a bootstrap over sequences."""
@@ -133,6 +156,7 @@ def _median(ratios: Float[Tensor, "sequences numbers queries"]) -> Float[Tensor,
 
 
 def _share(powers: Float[Tensor, "sequences numbers 2"]) -> Float[Tensor, " numbers"]:
+    """Return the quotient of two sums over sequences."""
     part, whole = powers.sum(0).unbind(-1)
     return part / whole
 
