@@ -174,6 +174,7 @@ def test_signs_have_a_best_constant_answer():
 
 def test_the_summary_of_spans_names_the_longest_in_training():
     measured = SpanScores("length", torch.tensor([3, 6]), torch.tensor([1.0, 0.5]).double(), 8, 64)
+    assert "at an interval of 6, " in replace(measured, label="interval").summary()
     assert measured.summary() == "The accuracy is 50.0% at a length of 6, the longest possible in training is 8."
     longer = replace(measured, trained=2)
     assert longer.summary() == "The accuracy is 50.0% at a length of 6."

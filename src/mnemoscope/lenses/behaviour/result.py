@@ -140,14 +140,15 @@ class SpanScores(Result):
         """Return the accuracy at the longest span of training and at the longest of all."""
         shares = dict(zip(self.spans.tolist(), self.accuracy.tolist(), strict=True))
         longest = int(self.spans[-1])
+        article = "an" if self.label[0] in "aeiou" else "a"
         known = [span for span in shares if span <= self.trained]
         if not known:
-            return f"The accuracy is {shares[longest]:.1%} at a {self.label} of {longest}."
+            return f"The accuracy is {shares[longest]:.1%} at {article} {self.label} of {longest}."
         within = max(known)
         named = "the longest possible in training"
         if within != self.trained:
             named += f" is {self.trained}"
-        text = f"The accuracy is {shares[within]:.1%} at a {self.label} of {within}, {named}"
+        text = f"The accuracy is {shares[within]:.1%} at {article} {self.label} of {within}, {named}"
         if longest == within:
             return f"{text}."
         return f"{text}, and {shares[longest]:.1%} at {longest}, the longest measured."
