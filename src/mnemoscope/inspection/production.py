@@ -16,23 +16,27 @@ NEIGHBOURING = 0.2
 """Distance between paths, as a share of the spread of the states, from which they are not the same."""
 MOVING = 0.5
 """Length of a path, relative to the reference, from which a state that does not follow it moves elsewhere."""
+PRODUCED = 0.5
+"""Share of right intervals below which a network does not produce them, whatever its paths are."""
 SCALED, UNSCALED = 0.7, 0.3
 """Power of the speed in 1 / interval from which time is scaled, and below which it is not."""
 
 DIFFERENT = "so that intervals are produced on different paths, and not by the speed along one"
 
 
-def speed_on_task(run: LoadedRun, task: TrialTask) -> tuple[Traversal | None, float]:
-    """Return the speeds in the first context, and the distance between paths as a share of the spread of the states."""
+@torch.no_grad()
+def speed_on_task(run: LoadedRun, task: TrialTask) -> tuple[Traversal | None, float, float]:
+    """Return speeds in the first context, distances of paths relative to the spread, and the accuracy in all trials."""
     assert task.analysis is not None
     if task.analysis.timed is None:
-        return None, nan
+        return None, nan, nan
     levels = len(task.grid().table[task.analysis.timed].levels)
     trials = task.trials(REPEATS * levels, run.config.seed, 0, "test")
     recording = record_activity(run.model, trials.batch.inputs, trials.table)
     if task.analysis.context is not None:  # another context may have another path
         recording = recording.part(next(iter(recording.table.groups(task.analysis.context).values())))
-    return speed_in(recording.in_epoch(task.analysis.epoch), task.analysis.timed)
+    accuracy = task.scores(run.model(trials.batch.inputs)[0], trials.batch)["accuracy"]
+    return *speed_in(recording.in_epoch(task.analysis.epoch), task.analysis.timed), accuracy
 
 
 def speed_in(epoch: Recording, timed: str) -> tuple[Traversal, float]:
@@ -44,8 +48,12 @@ def speed_in(epoch: Recording, timed: str) -> tuple[Traversal, float]:
     return speed, float(speed.distance[:, others].nanmean() / spread)
 
 
-def speed_sentence(speed: Traversal, apart: float) -> str:
+def speed_sentence(speed: Traversal, apart: float, accuracy: float) -> str:
     """Return how the speed along the common path depends on the interval: as its power -1 if time is only scaled."""
+    if accuracy < PRODUCED:
+        return (
+            f"How intervals are produced is not asked, since only {accuracy:.0%} are right: train the network further."
+        )
     known = speed.ratio.isfinite() & (speed.ratio > 0)
     known[speed.reference] = False
     path = f"the path of {speed.condition} {speed.names[speed.reference]}"

@@ -63,6 +63,8 @@ class TrialFindings:
     speed: Traversal | None = None
     apart: float = nan
     """Mean distance between the paths of different durations, as a share of the spread of the states."""
+    produced: float = nan
+    """Share of the intervals that the network produces rightly."""
 
     @property
     def results(self) -> dict[str, Result | None]:
@@ -156,7 +158,7 @@ def _sentences(found: TrialFindings) -> Iterator[str]:
     if found.diffusion is not None:
         yield found.diffusion.summary()
     if found.speed is not None:
-        yield speed_sentence(found.speed, found.apart)
+        yield speed_sentence(found.speed, found.apart, found.produced)
 
 
 def _selection_sentences(task: TrialTask, selection: ByCondition) -> Iterator[str]:
