@@ -163,7 +163,8 @@ def _inspect_recurrent(run: LoadedRun, tape: TapeFindings | None = None) -> Insp
     content = replace(
         page_of_run(run, dynamics),
         fixed_points=mechanism.fixed_points,
-        slow_manifold=mechanism.settling,
+        # that of trials is searched on the time scale of the task
+        slow_manifold=mechanism.slow_manifold if by_task else mechanism.settling,
         trajectories=visited[:, :TRAJECTORIES],
         sections=[*sections, *mechanism.sections],
         lead=on_task.headline,
@@ -197,7 +198,7 @@ class _OnTask:
         self.sections.append(section)
 
     def add_trials(self, trials: TrialFindings) -> None:
-        self.headline = trials.summary()
+        self.headline = trials.mechanism()
         self.sections.insert(0, trials_section(trials))
         self.lenses += trials.lenses()
         self.results |= trials.results

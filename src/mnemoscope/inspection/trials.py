@@ -76,6 +76,11 @@ class TrialFindings:
 
     def summary(self) -> str:
         """Return the mechanism in sentences."""
+        diffusion = [] if self.diffusion is None else [self.diffusion.summary()]
+        return " ".join([self.mechanism(), *diffusion])
+
+    def mechanism(self) -> str:
+        """Return how values are held, inputs selected and intervals produced, for the head of a page."""
         return " ".join(_sentences(self))
 
     def lenses(self) -> list[str]:
@@ -155,8 +160,6 @@ def _sentences(found: TrialFindings) -> Iterator[str]:
         yield held_sentence(found.task, held)
     if found.selection is not None:
         yield from _selection_sentences(found.task, found.selection)
-    if found.diffusion is not None:
-        yield found.diffusion.summary()
     if found.speed is not None:
         yield speed_sentence(found.speed, found.apart, found.produced)
 

@@ -72,7 +72,7 @@ def draw_by_condition(
     if len(labels) == 2:
         style_axes(space, colours, font_size)
     if space.get_legend_handles_labels()[0]:
-        figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=font_size - 1)
+        figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=font_size - 1)
     return figure
 
 
