@@ -13,7 +13,7 @@ from mnemoscope.inspection.page import LoadedRun
 from mnemoscope.inspection.production import speed_in, speed_sentence
 from mnemoscope.inspection.trials import contexts_of, inspect_trials, trials_section
 from mnemoscope.tasks import ContextDecision, DelayedMatch, MultiTask, PerceptualDecision, ReadySetGo
-from tests.slow import SLOW, representatives
+from tests.slow import SLOW
 
 QUIET = InspectionOptions(progress=False)
 
@@ -105,7 +105,7 @@ def gated(u, h):
     return torch.stack([torch.tanh(1.02 * x + 0.3 * y), 0.5 * y + 0.3 * (by_motion * motion + by_colour * colour)], 1)
 
 
-@representatives("True")
+@SLOW
 @pytest.mark.parametrize("turned", [False, True])
 def test_selection_is_told_from_gated_inputs(turned):
     task = ContextDecision()

@@ -19,6 +19,7 @@ from mnemoscope.lenses.comparison.operators import principal_embedding
 from mnemoscope.lenses.comparison.planted import DYNAMICS, planted_activity
 from mnemoscope.lenses.comparison.surrogates import draw_surrogate
 from mnemoscope.lenses.comparison.topology import Point, _exchanged, _redrawn, portrait_distance
+from tests.slow import representatives
 
 
 def normal(*shape, seed=0):
@@ -202,6 +203,7 @@ def test_geometry_needs_the_same_steps_and_trials():
 # --- dynamics -------------------------------------------------------------------------------------------------------
 
 
+@representatives("0.02")
 @pytest.mark.parametrize("noise", [0.0, 0.02])
 def test_conjugate_planted_systems_are_told_from_others(noise):
     systems = [
