@@ -1,5 +1,6 @@
 """The documentation has no broken link, neither in the repository nor in the site that `make docs` builds."""
 
+import importlib
 import inspect
 import os
 import subprocess
@@ -44,6 +45,16 @@ def test_broken_links_of_a_site_are_detected(tmp_path):
     assert broken == [("index.html", "#bottom"), ("index.html", "sub/page.html#out"), ("index.html", "no.png"),
                       ("page.html", "../sub/")]  # fmt: skip
     assert remote == [("index.html", "https://example.org/x.js")]
+
+
+def test_the_page_of_tasks_lists_those_that_need_options(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "docs" / "_site")
+    rows = importlib.import_module("generated").tasks().splitlines()
+    assert {entry.name for entry in registry.tasks} <= {
+        row.split("`")[1] for row in rows if row.startswith("| ") and "`" in row
+    }
+    [environment] = [row for row in rows if "`environment, longest" in row]
+    assert "depends on the options" in environment
 
 
 @pytest.fixture(scope="module")

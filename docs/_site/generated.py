@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from tables import section  # pyright: ignore[reportMissingImports]
 
 from mnemoscope import registry
 from mnemoscope.config import PRESETS
-from mnemoscope.config.options import options_of
+from mnemoscope.config.options import options_of, required_options
 from mnemoscope.registry import Entry
 from mnemoscope.replication import Study
 from mnemoscope.store import find_study_results
@@ -50,10 +49,11 @@ def tasks() -> str:
     """Return the page of tasks and presets."""
     rows = []
     for entry in registry.tasks:
-        task, options = task_named(entry.name), asdict(entry.load()())
-        defaults = ", ".join(f"{name} = {value!r}" for name, value in options.items())
-        baseline = f"{task.baseline():.3g} ({task.baseline_label})"
-        rows.append((_linked(entry), entry.summary, f"`{defaults}`", baseline, entry.source))
+        baseline = "depends on the options"
+        if not required_options(entry.load()):
+            task = task_named(entry.name)
+            baseline = f"{task.baseline():.3g} ({task.baseline_label})"
+        rows.append((_linked(entry), entry.summary, _options(entry.load(), ()), baseline, entry.source))
     presets = [
         (f"`{name}`", f"`{config.cell}`", f"`{config.task}`", f"{config.steps:,} batches of {config.batch_size}")
         for name, config in PRESETS.items()
@@ -100,7 +100,7 @@ def _linked(entry: Entry) -> str:
 
 
 def _options(target: Callable[..., Any], given: Sequence[str]) -> str:
-    """Return the options of a cell or network with their defaults, without the arguments that are always given."""
+    """Return the options of a cell, network or task with their defaults, without the arguments that are always given."""
     known = {name: option for name, option in options_of(target).items() if name not in given}
     defaults = [
         name if option.default is option.empty else f"{name} = {option.default!r}" for name, option in known.items()
