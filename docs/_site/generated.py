@@ -100,7 +100,7 @@ def _linked(entry: Entry) -> str:
 
 
 def _options(target: Callable[..., Any], given: Sequence[str]) -> str:
-    """Return the options of a cell, network or task with their defaults, without the arguments that are always given."""
+    """Return the options of a cell, network or task with their defaults, without arguments that are always given."""
     known = {name: option for name, option in options_of(target).items() if name not in given}
     defaults = [
         name if option.default is option.empty else f"{name} = {option.default!r}" for name, option in known.items()
