@@ -72,17 +72,9 @@ def fit_network(
         progress: whether to show a progress bar.
 
     """
-    if units not in ("latent", "recorded") or method not in UPDATES:
-        raise ValueError(
-            f'units must be "latent" or "recorded", and method "gradient" or "force", but they are {units!r} and '
-            f"{method!r}."
-        )
+    _check_settings(units, method, forcing)
     updates = UPDATES[method] if updates is None else updates
     check_whole(1, updates=updates)
-    if not is_number(forcing) or not 0 < forcing <= 1:
-        raise ValueError(f"forcing must be above 0 and at most 1, but is {forcing!r}.")
-    if method == "force" and units != "recorded":
-        raise ValueError('method="force" fits the weights between recorded units: pass units="recorded".')
     if cell is not None and hidden_size is not None:
         raise ValueError("A cell has its number of units already: omit hidden_size, or omit cell.")
     generator = torch.Generator().manual_seed(seed)
@@ -117,6 +109,18 @@ def fit_network(
         model.linear_readout.weight.mul_(scale.unsqueeze(1))
     tested = (~fitted).nonzero().flatten() - (0 if test is None else recording.trials)
     return NetworkFit(model, losses, *scores, warm_up, tested, chosen)
+
+
+def _check_settings(units: str, method: str, forcing: float) -> None:
+    if units not in ("latent", "recorded") or method not in UPDATES:
+        raise ValueError(
+            f'units must be "latent" or "recorded", and method "gradient" or "force", but they are {units!r} and '
+            f"{method!r}."
+        )
+    if not is_number(forcing) or not 0 < forcing <= 1:
+        raise ValueError(f"forcing must be above 0 and at most 1, but is {forcing!r}.")
+    if method == "force" and units != "recorded":
+        raise ValueError('method="force" fits the weights between recorded units: pass units="recorded".')
 
 
 def _divided(
