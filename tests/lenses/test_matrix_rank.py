@@ -143,3 +143,10 @@ def test_truncation_leaves_the_network_as_it_was(planted):
     ms.measure_rank(model, xs, targets, ranks=[1], controls=0)
     assert not isinstance(model.cell.connectivity, Dense)
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+
+
+def test_a_small_difference_is_named():
+    scores = torch.tensor([1.01, 1.0])
+    found = ms.RankScores((0, 1), scores, torch.zeros(2, 0), 1.01, 1.0, torch.ones(1), "weights", False, "error")
+    assert "This difference is small" in found.summary()
+    assert "difference is small" not in replace(found, without=2.0).summary()

@@ -11,6 +11,9 @@ from mnemoscope.base.array_types import Float
 from mnemoscope.lenses.result import Result
 from mnemoscope.lenses.trial_scores import kept_share
 
+SMALL = 0.1
+"""Share of a score below which a difference says little."""
+
 
 @dataclass(frozen=True, repr=False)
 class RankScores(Result):
@@ -77,6 +80,8 @@ class RankScores(Result):
         scores = f"The {self.score_name} is {self.full:.3g}, and {self.without:.3g} without the {what}."
         if self.full == self.without:
             return f"{scores} These trials do not depend on the {what}, so that no rank can be read from them."
+        if abs(self.full - self.without) < SMALL * max(abs(self.full), abs(self.without)):
+            scores += " This difference is small, so that ranks that keep it say little about the task."
         return f"{scores} {self._truncated_summary()} {self._retrained_summary()}"
 
     def _truncated_summary(self) -> str:
