@@ -2,13 +2,16 @@
 
     python benchmarks/closed_loop.py --network lstm --keep
     python benchmarks/closed_loop.py --network rwkv7 --device cuda --analyse cuda --seeds 1 --patience 4 --keep
+    python benchmarks/closed_loop.py --network gated-deltanet --device cuda --analyse cuda --patience 4 --processes 4
     python benchmarks/closed_loop.py --table --keep
 
 A network learns the Penn Treebank by characters (`MNEMOSCOPE_DATA` names the folder with its files). Prompts are pieces
 of the test text at equal distances. From each the network writes on by itself: greedily, and with the mean input under
 its tempered probabilities fed back. The table has the loops that most prompts reach, with intervals over prompts.
 "decay" is the number of characters in which a small perturbation falls to 1/e by the Floquet multipliers, and
-"measured" the same from the distances between generated states and the loop.
+"measured" the same from the distances between generated states and the loop. With several `--processes`, the
+temperatures of a network are measured side by side. `--table` takes all results of a network; of two with the same seed
+and temperature, the one with more characters.
 """
 
 from __future__ import annotations
@@ -16,6 +19,8 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -38,6 +43,8 @@ NETWORKS: dict[str, dict[str, Any]] = {
     "gla": {"cell": "blocks", "cell_options": {"family": "gla", "depth": 2, "heads": 8}},
 }
 """Changes of the preset `ptb`, an LSTM of 128 units."""
+NAME = "closed-loop-"
+"""Beginning of the names of runs."""
 PROMPT, PROMPTS = 100, 200
 """Characters of a prompt, and number of prompts."""
 STEPS, MAX_PERIOD = 2000, 256
@@ -54,7 +61,7 @@ def config_of(network: str, seed: int, device: str, steps: int) -> RunConfig:
     """Return the configuration of a run."""
     rate = {} if network == "lstm" else {"learning_rate": 3e-3}
     changes = {**NETWORKS[network], **rate, "seed": seed, "device": device, "steps": steps}
-    return replace(PRESETS["ptb"], name=f"closed-loop-{network}", **changes)
+    return replace(PRESETS["ptb"], name=f"{NAME}{network}", **changes)
 
 
 def prompts_of(task: PennTreebank, number: int) -> Tensor:
@@ -112,46 +119,55 @@ def row_of(loops: ms.Loops, seconds: float) -> dict[str, Any]:
     }
 
 
-def measure(
-    network: str, seed: int, device: str, analyse: str, steps: int, prompts: int, tokens: int, patience: int
-) -> Iterator[dict[str, Any]]:
-    """Train one network, and yield a row for each temperature."""
-    run = ms.train(config_of(network, seed, device, steps), progress=False)
-    model, task, _ = load_model(run.folder)
-    model = model.to(analyse)
+def measure(run: Path, temperature: float, analyse: str, prompts: int, tokens: int, patience: int) -> dict[str, Any]:
+    """Return the row of a trained network at one temperature."""
+    torch.set_num_threads(1)
+    model, task, config = load_model(run)
     assert isinstance(task, PennTreebank)
-    given, longest = prompts_of(task, prompts), min(MAX_PERIOD, tokens // 4)
-    for temperature in TEMPERATURES:
-        before = time.perf_counter()
-        loops = ms.find_loops(
-            model,
-            given,
-            temperature=temperature,
-            vocabulary=VOCABULARY,
-            steps=tokens,
-            max_period=longest,
-            patience=patience,
-        )
-        row = row_of(loops, time.perf_counter() - before)
-        print(f"{network}, seed {seed}, {run.scores['bpc']:.3f} bits per character: {loops.summary()}", flush=True)
-        yield {"network": network, "seed": seed, "bpc": run.scores["bpc"], **row}
+    before = time.perf_counter()
+    loops = ms.find_loops(
+        model.to(analyse),
+        prompts_of(task, prompts),
+        temperature=temperature,
+        vocabulary=VOCABULARY,
+        steps=tokens,
+        max_period=min(MAX_PERIOD, tokens // 4),
+        patience=patience,
+    )
+    row = row_of(loops, time.perf_counter() - before)
+    bpc = json.loads((run / "result.json").read_text())["scores"]["bpc"]
+    network = config.name.removeprefix(NAME)
+    print(f"{network}, seed {config.seed}, {bpc:.3f} bits per character: {loops.summary()}", flush=True)
+    return {"network": network, "seed": config.seed, "bpc": bpc, **row}
+
+
+def measure_all(run: Path, temperatures: list[float], processes: int, *sizes: Any) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a trained network, as soon as they are known if several processes measure them."""
+    if processes == 1:
+        for temperature in temperatures:
+            yield measure(run, temperature, *sizes)
+        return
+    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
+        for done in as_completed([pool.submit(measure, run, temperature, *sizes) for temperature in temperatures]):
+            yield done.result()
 
 
 def table(results: Path) -> str:
     """Return the rows of the tables in docs/closed-loop.md from the results of a folder: greedy loops, temperatures."""
+    rows: dict[tuple[str, int, float], dict[str, Any]] = {}
+    for path in sorted(results.glob("closed_loop_*.json")):
+        for row in json.loads(path.read_text())["rows"]:
+            key = (row["network"], row["seed"], row["temperature"])
+            if key not in rows or row.get("characters", STEPS) > rows[key].get("characters", STEPS):
+                rows[key] = row
     loops, settled = [], []
-    for path in sorted(results.glob("closed_loop_*.json"), key=lambda path: [*NETWORKS].index(path.stem[12:])):
-        rows = json.loads(path.read_text())["rows"]
-        for row in rows:
-            if row["temperature"] == 0:
-                loops += [_table_row(row, loop) for loop in row["listed"] if loop["share"] >= SHOWN] or [
-                    _empty_row(row)
-                ]
-        for seed in dict.fromkeys(row["seed"] for row in rows):
-            alike = [row for row in rows if row["seed"] == seed]
-            shares = {row["temperature"]: f"{row['settled']:.1%}, {row['loops']}" for row in alike}
-            cells = (shares.get(temperature, "not measured") for temperature in TEMPERATURES)
-            settled.append(f"| {path.stem[12:]}, seed {seed} | {' | '.join(cells)} |")
+    for network, seed in sorted({key[:2] for key in rows}, key=lambda pair: ([*NETWORKS].index(pair[0]), pair[1])):
+        if greedy := rows.get((network, seed, 0.0)):
+            shown = [loop for loop in greedy["listed"] if loop["share"] >= SHOWN]
+            loops += [_table_row(greedy, loop) for loop in shown] or [_empty_row(greedy)]
+        alike = (rows.get((network, seed, temperature)) for temperature in TEMPERATURES)
+        cells = (f"{row['settled']:.1%}, {row['loops']}" if row else "not measured" for row in alike)
+        settled.append(f"| {network}, seed {seed} | {' | '.join(cells)} |")
     return "\n".join([*loops, "", *settled, ""])
 
 
@@ -186,6 +202,9 @@ def main() -> None:
     parser.add_argument("--prompts", type=int, default=PROMPTS)
     parser.add_argument("--tokens", type=int, default=STEPS, help="characters to generate")
     parser.add_argument("--patience", type=int, default=0, help="as in find_loops")
+    parser.add_argument("--temperatures", type=float, nargs="+", default=TEMPERATURES)
+    parser.add_argument("--processes", type=int, default=1, help="temperatures that are measured at a time")
+    parser.add_argument("--suffix", default="", help="end of the name of the file with the results")
     parser.add_argument("--table", action="store_true", help="write the table from results, without measuring")
     options = parser.parse_args()
     if options.table:
@@ -194,11 +213,13 @@ def main() -> None:
         return
     torch.set_num_threads(1)
     rows: list[dict[str, Any]] = []
-    sizes = (options.steps, options.prompts, options.tokens, options.patience)
+    sizes = (options.analyse, options.prompts, options.tokens, options.patience)
     for seed in range(options.seeds):
-        for row in measure(options.network, seed, options.device, options.analyse, *sizes):
+        run = ms.train(config_of(options.network, seed, options.device, options.steps), progress=False)
+        for row in measure_all(run.folder, options.temperatures, options.processes, *sizes):
             rows.append(row)
-            write_json(folder(options.keep) / f"closed_loop_{options.network}.json", rows=rows)
+            rows.sort(key=lambda row: (row["seed"], row["temperature"]))
+            write_json(folder(options.keep) / f"closed_loop_{options.network}{options.suffix}.json", rows=rows)
 
 
 if __name__ == "__main__":
