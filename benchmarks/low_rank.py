@@ -2,6 +2,7 @@
 
     python benchmarks/low_rank.py --keep --part decision    rank one on the perceptual decision; --seed for others
     python benchmarks/low_rank.py --keep --part context     rank one on the decision by context; --seed for others
+    python benchmarks/low_rank.py --keep --part memory      rank two on parametric working memory; --seed for others
     python benchmarks/low_rank.py --keep --part start       how long training stays at the baseline, by overlap and rate
     python benchmarks/low_rank.py --keep --part rank        truncation of a network of full rank, with further training
 
@@ -39,6 +40,14 @@ OVERLAPS, RATES = (0.0, 1.0), (0.001, 0.005)
 """Initial overlaps and learning rates whose first steps are compared."""
 LEARNED = 0.8
 """Accuracy from which a network counts as having left the baseline."""
+VARIANTS = {
+    "low-rank-memory": {
+        "rank 1": {"cell_options": {"rank": 1}},
+        "difference of 4 Hz": {"task_options": {"difference": 4.0}},
+        "rank 1, difference of 4 Hz": {"cell_options": {"rank": 1}, "task_options": {"difference": 4.0}},
+    }
+}
+"""Changes of a preset whose accuracy is measured as well, by preset and label."""
 RANKS = (0, 1, 2, 3, 4, 6, 8, 16, 64)
 
 
@@ -91,9 +100,16 @@ def compared(model: ms.Model, constant: Tensor, mixture: Any) -> tuple[Reduction
     }
 
 
+def _overlaps(n: Tensor, others: Tensor) -> list[float] | list[list[float]]:
+    """Return the mean products of n with other vectors, one row for each n; for a single n, the row itself."""
+    rows = [[round(value, 3) for value in row] for row in (n.mT @ others / len(n)).tolist()]
+    return rows[0] if len(rows) == 1 else rows
+
+
 def low_rank_network(name: str, seed: int, keep: bool) -> None:
     """Measure a preset of low rank with one seed, and add it to the file with the others; draw the first."""
-    model, task, seconds, _ = trained(changed(PRESETS[name], {"seed": seed}))
+    base = changed(PRESETS[name], {"seed": seed})
+    model, task, seconds, _ = trained(base)
     cell, accuracy, batch = model.cell, scorer(task), task.batch(64, 0, 1, "test")
     assert isinstance(cell, LeakyRNN)
     resampled = ms.measure_resampling(model, score=accuracy, populations=POPULATIONS, draws=DRAWS, size=DRAWN)
@@ -106,10 +122,8 @@ def low_rank_network(name: str, seed: int, keep: bool) -> None:
         "seconds of training": round(seconds, 1),
         "accuracy": round(accuracy(model), 3),
         "units": cell.hidden_size,
-        "overlap of m and n": round(float((loadings.right * loadings.left).mean()), 3),
-        "overlaps of n with inputs": [
-            round(float((loadings.right[:, 0] * each).mean()), 3) for each in loadings.inputs.T
-        ],
+        "overlap of m and n": _overlaps(loadings.right, loadings.left),
+        "overlaps of n with inputs": _overlaps(loadings.right, loadings.inputs),
         "populations of the mean field": along.populations,
         "error of the exact reduction on trials": float(f"{along.error:.1e}"),
         "error of the mean field on trials": round(along.mean_field_error, 3),
@@ -121,6 +135,7 @@ def low_rank_network(name: str, seed: int, keep: bool) -> None:
         "accuracy of shuffled networks": [round(float(each), 3) for each in resampled.shuffled.sort()[0][[0, -1]]],
         "populations needed": resampled.needed,
         "summary": resampled.summary(),
+        "variants": {label: _accuracy(changed(base, changes)) for label, changes in VARIANTS.get(name, {}).items()},
     }
     print(row, flush=True)
     path = place / f"low_rank_{name.removeprefix('low-rank-')}.json"
@@ -133,6 +148,12 @@ def low_rank_network(name: str, seed: int, keep: bool) -> None:
             ending = "" if key == "all trials" else f"-{key.split()[-1]}"
             reduced.figure().savefig(figures(keep) / f"{name}{ending}.png", dpi=110, bbox_inches="tight")
         resampled.figure().savefig(figures(keep) / f"{name}-resampled.png", dpi=110, bbox_inches="tight")
+
+
+def _accuracy(config: RunConfig) -> float:
+    """Return the accuracy of a network trained with this configuration, on fresh trials."""
+    model, task, _, _ = trained(config)
+    return round(scorer(task)(model), 3)
 
 
 def start(keep: bool) -> None:
@@ -177,7 +198,7 @@ def main() -> None:
     """Run one part."""
     parser = option_parser(__doc__)
     parser.add_argument(
-        "--part", choices=["decision", "context", "start", "rank"], required=True, help="what to measure"
+        "--part", choices=["decision", "context", "memory", "start", "rank"], required=True, help="what to measure"
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of a low-rank network")
     options = parser.parse_args()

@@ -28,6 +28,7 @@ HASHES = {
     "ready-set-go": "e5b3340b25",
     "low-rank-decision": "7b602b44be",
     "low-rank-context": "13afe1a97e",
+    "low-rank-memory": "7fd6111ef7",
     "multi-task": "7f7ad916ea",
 }
 """Hash of each preset, which names the folders of its runs."""
