@@ -1,7 +1,9 @@
 """Reinforcement learning: each part against a slow or hand-computed reference, and agents that learn to remember."""
 
 import json
+import os
 import signal
+import threading
 from dataclasses import replace
 from math import exp, log
 
@@ -20,18 +22,21 @@ from mnemoscope.training.reinforcement import (
     ActorCritic,
     Environments,
     GridEncoder,
+    ParallelEnvironments,
     build_grid_agent,
     clipped_loss,
     collect_rollout,
     generalised_advantages,
     minigrid,
+    parallel_environments,
     play_episodes,
     train_agent,
 )
 from mnemoscope.training.reinforcement.agent_training import finished_episodes
+from mnemoscope.training.reinforcement.environment_process import answer_requests
 from mnemoscope.training.reinforcement.episode_states import pack_slots, reset_states, select_states
 from mnemoscope.training.reinforcement.rollout import first_states, split_episodes
-from tests.slow import representatives
+from tests.slow import SLOW, representatives, slow
 
 gymnasium = pytest.importorskip("gymnasium", reason="needs mnemoscope[rl]")
 
@@ -331,6 +336,87 @@ def test_a_non_deterministic_environment_is_refused_on_restore():
     environments = Environments(Unseeded, 2)
     with pytest.raises(ValueError, match="does not reach the same observations by the same seeds"):
         environments.restore(environments.position())
+
+
+class Thread:
+    """Answers in a thread of this process, which takes no seconds to start."""
+
+    def __init__(self):
+        pipes = [[os.fdopen(end, mode) for end, mode in zip(os.pipe(), ("rb", "wb"), strict=True)] for _ in range(2)]
+        (requests, self._requests), (self._answers, answers) = pipes
+        self._files = [*pipes[0], *pipes[1]]
+        self._thread = threading.Thread(target=answer_requests, args=(requests, answers))
+        self._thread.start()
+
+    send, receive = parallel_environments._Process.send, parallel_environments._Process.receive
+
+    def close(self):
+        self._requests.close()
+        self._thread.join()
+        for file in self._files:
+            file.close()
+
+
+@pytest.mark.parametrize("kind", ["threads", *slow("processes")])
+def test_parallel_environments_equal_those_of_one_process(kind, monkeypatch):
+    if kind == "threads":
+        monkeypatch.setattr(parallel_environments, "_Process", Thread)
+    whole, generator = Environments(Walk, 5, seed=3), torch.Generator().manual_seed(0)
+    with ParallelEnvironments(Walk, 5, seed=3, processes=2) as parts:
+        assert (len(parts), parts.actions) == (5, 3)
+        for step in range(40):
+            which = [None, torch.tensor([0, 2, 4]), torch.tensor([4])][step % 3]
+            actions = torch.randint(3, (5 if which is None else len(which),), generator=generator)
+            for one, other in zip(whole.step(actions, which), parts.step(actions, which), strict=True):
+                assert torch.equal(one, other)
+            assert torch.equal(whole.observations, parts.observations)
+            assert torch.equal(whole.started, parts.started)
+        position = parts.position()
+        assert position.keys() == whole.position().keys()
+        for name, expected in whole.position().items():
+            assert torch.equal(position[name], expected)
+        parts.step(torch.zeros(5, dtype=torch.long))
+        parts.restore(position)
+        assert torch.equal(whole.observations, parts.observations)
+        assert torch.equal(whole.started, parts.started)
+        with pytest.raises(ValueError, match="A position of 2 environments does not suit 5"):
+            parts.restore({"episodes": torch.zeros(2)})
+
+
+def test_an_error_in_a_process_is_raised_in_this_one(monkeypatch):
+    monkeypatch.setattr(parallel_environments, "_Process", Thread)
+
+    class Worded(Walk):
+        def _seen(self):
+            return {"mission": "go"}
+
+    with pytest.raises(ValueError, match="An observation must be an array, but is a dict"):
+        ParallelEnvironments(Worded, 2, processes=2)
+    with pytest.raises(ValueError, match="at least one environment and process, but processes is 0"):
+        ParallelEnvironments(Walk, 2, processes=0)
+
+
+@SLOW
+def test_a_process_that_ends_is_reported():
+    class Fatal(Walk):
+        def step(self, action):
+            os._exit(3)
+
+    with (
+        ParallelEnvironments(Fatal, 2, processes=2) as environments,
+        pytest.raises(RuntimeError, match="has ended with exit status 3"),
+    ):
+        environments.step(torch.zeros(2, dtype=torch.long))
+
+
+def test_the_number_of_processes_does_not_change_a_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(parallel_environments, "_Process", Thread)
+    ppo = PPO(steps=40, environments=4, rollout=5, minibatches=2, epochs=1)
+    one, several = walker(dtype=torch.float32), walker(dtype=torch.float32)
+    train_agent(one, Walk, ppo, tmp_path / "one", progress=False)
+    train_agent(several, Walk, ppo, tmp_path / "several", progress=False, processes=3)
+    for name, weight in one.state_dict().items():
+        assert torch.equal(weight, several.state_dict()[name]), name
 
 
 def test_unsuitable_environments_are_refused():

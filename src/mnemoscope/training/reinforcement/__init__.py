@@ -14,6 +14,7 @@ from mnemoscope.training.reinforcement.grid_agent import (
     GridEncoder as GridEncoder,
     build_grid_agent as build_grid_agent,
 )
+from mnemoscope.training.reinforcement.parallel_environments import ParallelEnvironments as ParallelEnvironments
 from mnemoscope.training.reinforcement.ppo import (
     PPO as PPO,
     clipped_loss as clipped_loss,

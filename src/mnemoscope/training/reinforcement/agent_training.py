@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import perf_counter
@@ -21,6 +22,7 @@ from mnemoscope.training.interruption import Interruption
 from mnemoscope.training.metrics_file import MetricsFile
 from mnemoscope.training.reinforcement.actor_critic import ActorCritic
 from mnemoscope.training.reinforcement.environments import Environments, MakeEnvironment
+from mnemoscope.training.reinforcement.parallel_environments import AnyEnvironments, ParallelEnvironments
 from mnemoscope.training.reinforcement.ppo import PPO
 from mnemoscope.training.reinforcement.rollout import Rollout, collect_rollout
 from mnemoscope.training.run_folder import RunFolder, environment, load_weights
@@ -95,11 +97,13 @@ def train_agent(
     overwrite: bool = False,
     progress: bool = True,
     checkpoint_every: int = 20,
+    processes: int = 1,
 ) -> AgentTrainResult:
     """Train an agent by proximal policy optimisation, and write the run into a folder.
 
     A finished run is not repeated: its weights and its result are read from the folder. Equal agents and settings give
-    equal weights, also if the run was interrupted (by Ctrl-C or by force) and resumed.
+    equal weights, also if the run was interrupted (by Ctrl-C or by force) and resumed. The agent acts and learns on the
+    device of its parameters.
 
     Args:
         agent: the agent, trained in place.
@@ -111,6 +115,8 @@ def train_agent(
         overwrite: start anew and discard an earlier run.
         progress: show a bar with the reward.
         checkpoint_every: rollouts between checkpoints.
+        processes: number of processes among which the environments are divided; 1: they run in this one. It changes no
+            result. Several processes pay if the agent learns on a GPU, or if the environments take most of the time.
 
     """
     run = RunFolder(Path(folder))
@@ -125,10 +131,16 @@ def train_agent(
             f"There is an unfinished run in {run.path}. Continue it with resume=True, or start again with "
             f"overwrite=True."
         )
-    environments = Environments(make, ppo.environments, ppo.seed)
-    if environments.actions != agent.actions:
-        raise ValueError(f"The agent has {agent.actions} actions, but the environment {environments.actions}.")
-    with run.lock():
+    with ExitStack() as resources:
+        environments: AnyEnvironments
+        if processes == 1:
+            environments = Environments(make, ppo.environments, ppo.seed)
+        else:
+            parallel = ParallelEnvironments(make, ppo.environments, ppo.seed, processes=processes)
+            environments = resources.enter_context(parallel)
+        if environments.actions != agent.actions:
+            raise ValueError(f"The agent has {agent.actions} actions, but the environment {environments.actions}.")
+        resources.enter_context(run.lock())
         run.remove_temporary_files()
         if overwrite or not (run.path / "env.json").exists():
             for name in ("result.json", "model.safetensors", "checkpoint.safetensors", "metrics.jsonl"):
@@ -138,7 +150,7 @@ def train_agent(
 
 
 def _train(
-    agent: ActorCritic, environments: Environments, ppo: PPO, run: RunFolder, progress: bool, checkpoint_every: int
+    agent: ActorCritic, environments: AnyEnvironments, ppo: PPO, run: RunFolder, progress: bool, checkpoint_every: int
 ) -> AgentTrainResult:
     optimiser, done = ppo.optimiser(agent), _Progress(running=torch.zeros(2, ppo.environments))
     if run.checkpoint.exists():
@@ -181,7 +193,7 @@ def _train(
 
 
 def _save_checkpoint(
-    path: Path, agent: ActorCritic, optimiser: Optimizer, environments: Environments, progress: _Progress, ppo: PPO
+    path: Path, agent: ActorCritic, optimiser: Optimizer, environments: AnyEnvironments, progress: _Progress, ppo: PPO
 ) -> None:
     """Write the checkpoint; seeds follow from the number of rollouts done."""
     assert progress.running is not None
@@ -192,7 +204,7 @@ def _save_checkpoint(
 
 
 def _restore_checkpoint(
-    path: Path, agent: ActorCritic, optimiser: Optimizer, environments: Environments, ppo: PPO
+    path: Path, agent: ActorCritic, optimiser: Optimizer, environments: AnyEnvironments, ppo: PPO
 ) -> _Progress:
     """Restore agent, optimiser and environments in place from `_save_checkpoint`, and return the rest."""
     tensors, header = read_tensors(path, _CheckpointHeader)

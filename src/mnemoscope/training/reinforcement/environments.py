@@ -62,14 +62,15 @@ class Environments:
         number: number of copies.
         seed: seed of all episodes.
         stream: two streams with the same seed have no episode in common.
+        first: number of the first copy, where the copies before it are elsewhere.
 
     """
 
-    def __init__(self, make: MakeEnvironment, number: int, seed: int = 0, stream: int = 0) -> None:
+    def __init__(self, make: MakeEnvironment, number: int, seed: int = 0, stream: int = 0, first: int = 0) -> None:
         if isinstance(number, bool) or not isinstance(number, int) or number < 1:
             raise ValueError(f"There must be at least one environment, but number is {number!r}.")
         self.copies = [make() for _ in range(number)]
-        self.seed, self.stream = seed, stream
+        self.seed, self.stream, self.first = seed, stream, first
         self.actions = _number_of_actions(self.copies[0])
         self._episodes = [0] * number
         self._done: list[list[int]] = [[] for _ in range(number)]
@@ -124,7 +125,8 @@ class Environments:
 
     def _start(self, copy: int) -> Tensor:
         self._done[copy] = []
-        seed = np.random.SeedSequence((self.stream, copy, self._episodes[copy], self.seed)).generate_state(1)[0]
+        number = self.first + copy
+        seed = np.random.SeedSequence((self.stream, number, self._episodes[copy], self.seed)).generate_state(1)[0]
         return _as_tensor(self.copies[copy].reset(seed=int(seed))[0])
 
     def _act(self, copy: int, action: int) -> tuple[Tensor, float, bool]:

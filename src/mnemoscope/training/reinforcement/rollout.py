@@ -11,8 +11,8 @@ from torch import Tensor
 from mnemoscope.base.array_types import Bool, Float, Int
 from mnemoscope.cells.state import State
 from mnemoscope.training.reinforcement.actor_critic import ActorCritic
-from mnemoscope.training.reinforcement.environments import Environments
 from mnemoscope.training.reinforcement.episode_states import reset_states, select_states
+from mnemoscope.training.reinforcement.parallel_environments import AnyEnvironments
 from mnemoscope.training.result import NonFiniteLoss
 
 
@@ -38,7 +38,7 @@ class Rollout(NamedTuple):
 
 @torch.no_grad()
 def collect_rollout(
-    agent: ActorCritic, environments: Environments, state: State | None, length: int
+    agent: ActorCritic, environments: AnyEnvironments, state: State | None, length: int
 ) -> tuple[Rollout, State]:
     """Act for `length` steps in all environments, and return the rollout and the state after it.
 
