@@ -61,7 +61,7 @@ def variances(model: ms.Model, task: MultiTask) -> TaskVariance:
     """Return the task variance of the units that the readout sees."""
     trials = task.grid()
     recording = ms.record_activity(model, trials.batch.inputs, trials.table, units="output", lengths=trials.lengths)
-    return ms.task_variance(recording, by="rule", most_clusters=30)
+    return ms.task_variance(recording, by="rule", most_clusters=30, noiseless=True)
 
 
 def main() -> None:

@@ -1,5 +1,7 @@
 """Lenses on units and single trials: selectivity, task variance with clusters, and tensor components."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -66,7 +68,7 @@ def test_planted_units_are_selective_in_their_epoch_and_others_are_not():
     lone = ms.measure_selectivity(ms.Recording(activity[:, :2, :1], table.part([0, 1])), shuffles=1)
     assert "not testable in cue" in lone.summary()
     missing = ms.TrialTable.of({"side": [torch.nan, *[0.0] * 29]})
-    with pytest.raises(ValueError, match="no value in 1 trials"):
+    with pytest.raises(ValueError, match="no value in 1 trial;"):
         ms.measure_selectivity(ms.Recording(activity, missing))
     assert len(found.figure().axes) == 2
 
@@ -138,6 +140,8 @@ def test_planted_groups_of_units_are_clusters_and_random_profiles_are_not():
     assert found.number == 3
     assert found.probability == 0.05
     assert "better than chance" in found.summary()
+    assert "24 of 24 units vary in 3 tasks, with the noise of trials if they have any." in found.summary()
+    assert "24 of 24 units vary in 3 tasks." in replace(found, noiseless=True).summary()
     assert torch.equal(found.clusters.view(8, 3), found.clusters[:3].expand(8, 3))
     assert found.order.tolist() == sorted(range(24), key=lambda unit: (int(found.clusters[unit]), unit))
     mixed = ms.task_variance(
@@ -236,4 +240,8 @@ def test_tensor_components_of_a_recording_report_their_reliability(tmp_path):
     assert "not determined by the data" in vague.summary()
     assert "did not converge" in vague.summary()
     assert vague.figure().axes
-    assert ms.tensor_components(ms.Recording(normal(3, 2, 2)), rank=1, restarts=2).left_out_error >= 0
+    one = ms.tensor_components(ms.Recording(normal(3, 2, 2)), rank=1, restarts=2)
+    assert one.left_out_error >= 0
+    assert one.summary().startswith("1 component leaves")
+    assert "of 1 other restart found" in one.summary()
+    assert "than no activity at all: they predict nothing." in replace(one, left_out_error=5734.2).summary()

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, mse_loss
 
 from mnemoscope.base.array_types import Bool, Float, Int
+from mnemoscope.base.plurals import pluralise
 from mnemoscope.cells import Cell
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE, PHONE_WIDTH
@@ -19,7 +20,6 @@ from mnemoscope.lenses.behaviour.result import FEWEST_ANSWERS
 from mnemoscope.lenses.behaviour.scores import kind_of, scored_steps
 from mnemoscope.report import Section
 from mnemoscope.report.markup import figure_markup
-from mnemoscope.report.numbers import pluralise
 
 
 def behaviour_sections(behaviour: Behaviour) -> list[Section]:

@@ -10,12 +10,13 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
+from mnemoscope.base.plurals import pluralise
 from mnemoscope.drawing.projection import join_lines, principal_projection, to_array
 from mnemoscope.lenses.bifurcations.figure import LABELS, shown_kinds
 from mnemoscope.lenses.bifurcations.result import BifurcationDiagram
 from mnemoscope.report import Section
 from mnemoscope.report.markup import LegendEntry, escaped_already, plot_markup, render_template, table_markup
-from mnemoscope.report.numbers import format_number, pluralise
+from mnemoscope.report.numbers import format_number
 from mnemoscope.report.plots import SYMBOLS, columns, layout, trace
 
 PAUSE = 350

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import isnan
 
+from mnemoscope.base.plurals import pluralise
 from mnemoscope.cells import Model
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE
@@ -13,7 +14,7 @@ from mnemoscope.lenses.closed_loop.figure import draw_loops
 from mnemoscope.lenses.closed_loop.result import shortened
 from mnemoscope.report import Section
 from mnemoscope.report.markup import figure_markup, table_markup
-from mnemoscope.report.numbers import format_number, pluralise
+from mnemoscope.report.numbers import format_number
 from mnemoscope.tasks import PennTreebank, Task
 from mnemoscope.tasks.penn_treebank import VOCABULARY
 

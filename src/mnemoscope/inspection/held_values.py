@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float, Int
+from mnemoscope.base.plurals import pluralise
 from mnemoscope.inspection.options import InspectionOptions
 from mnemoscope.inspection.slow_manifold import inspect_slow_manifold
 from mnemoscope.lenses import Dynamics, FixedPoints, Recording, SlowManifold
-from mnemoscope.report.numbers import pluralise
 from mnemoscope.tasks.cognitive import TrialTask
 
 SETTLING = 10

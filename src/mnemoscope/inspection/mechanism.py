@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
+from mnemoscope.base.plurals import pluralise
 from mnemoscope.cells import Cell
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE
@@ -21,7 +22,6 @@ from mnemoscope.lenses.conditions.figure import draw_by_condition
 from mnemoscope.lenses.result import Result
 from mnemoscope.report import InspectedNetwork, Section, lens_sections
 from mnemoscope.report.markup import figure_markup, table_markup
-from mnemoscope.report.numbers import pluralise
 
 TRAJECTORIES = 24
 """Number of trajectories on a page."""

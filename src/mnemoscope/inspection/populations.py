@@ -14,6 +14,7 @@ from mnemoscope.drawing.condition_lines import NAMED
 from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE
 from mnemoscope.inspection.cost import HOW_TO_MEASURE, is_quick
 from mnemoscope.inspection.page import LoadedRun
+from mnemoscope.inspection.units import UnitFindings, inspect_units
 from mnemoscope.lenses import (
     DemixedComponents,
     PrincipalComponents,
@@ -52,6 +53,8 @@ class PopulationFindings:
     demixed: DemixedComponents | None = None
     variance: TaskVariance | None = None
     """How much each unit varies in each task, if the run has several tasks."""
+    units: UnitFindings = UnitFindings()  # noqa: RUF009 (frozen)
+    """Selectivity, rotations and tensor components, if the run has one task."""
     note: str = ""
     """Why nothing was measured."""
 
@@ -62,6 +65,7 @@ class PopulationFindings:
             "principal_components": self.components,
             "demixed_components": self.demixed,
             "task_variance": self.variance,
+            **self.units.results,
         }
 
     def lenses(self) -> list[str]:
@@ -74,7 +78,8 @@ class PopulationFindings:
             return [Section("Components of the activity", self.note, "")]
         found = [_components_section(self.components)] if self.components is not None else []
         found += [_demixed_section(self.demixed)] if self.demixed is not None else []
-        return found + ([_variance_section(self.variance)] if self.variance is not None else [])
+        found += [_variance_section(self.variance)] if self.variance is not None else []
+        return found + self.units.sections()
 
 
 def inspect_populations(run: LoadedRun) -> PopulationFindings | None:
@@ -96,7 +101,9 @@ def inspect_populations(run: LoadedRun) -> PopulationFindings | None:
     components = principal_components(recording, conditions=conditions, seed=run.options.seed)
     if isinstance(task, MultiTask):
         return PopulationFindings(components, variance=_variance(run, task))
-    return PopulationFindings(components, _demixed(recording, conditions, run.options.seed))
+    epoch = None if task.analysis is None else task.analysis.epoch
+    units = inspect_units(recording, conditions, epoch, run.options.seed)
+    return PopulationFindings(components, _demixed(recording, conditions, run.options.seed), units=units)
 
 
 def compared_conditions(task: TrialTask) -> tuple[str, ...]:
@@ -133,7 +140,7 @@ def _variance(run: LoadedRun, task: MultiTask) -> TaskVariance | None:
     recording = record_activity(run.model, trials.batch.inputs, trials.table, units="output", lengths=trials.lengths)
     if len(recording.table["rule"].levels) < 2:
         return None
-    return task_variance(recording, by="rule", most_clusters=MOST_CLUSTERS, seed=run.options.seed)
+    return task_variance(recording, by="rule", most_clusters=MOST_CLUSTERS, noiseless=True, seed=run.options.seed)
 
 
 def _components_section(found: PrincipalComponents) -> Section:

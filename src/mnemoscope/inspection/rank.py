@@ -8,7 +8,7 @@ from mnemoscope.cells import Elman, LeakyRNN
 from mnemoscope.connectivity import LowRank
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE
-from mnemoscope.inspection.cost import is_quick
+from mnemoscope.inspection.cost import HOW_TO_MEASURE, is_quick
 from mnemoscope.inspection.page import LoadedRun
 from mnemoscope.lenses import RankScores, Reduction, Resampling, measure_rank, measure_reduction, measure_resampling
 from mnemoscope.lenses.loading_populations.figure import draw_resampling
@@ -35,6 +35,8 @@ class RankFindings:
     reduction: Reduction | None = None
     """Latent variables of the network, of its exact reduction and of its mean field, along test trials."""
     resampling: Resampling | None = None
+    note: str = ""
+    """Why nothing was measured."""
 
     @property
     def results(self) -> dict[str, Result | None]:
@@ -47,7 +49,7 @@ class RankFindings:
 
     def sections(self) -> list[Section]:
         """Return the sections of the page."""
-        found = []
+        found = [Section("Rank of the matrix", self.note, "")] if self.note else []
         if self.rank is not None:
             figure = draw_rank_scores(self.rank, COLOUR, figure=new_figure(10, 3.8), font_size=PAGE_FONT_SIZE)
             alt = "Score of the network against the rank to which its recurrent matrix is truncated."
@@ -74,7 +76,7 @@ class RankFindings:
 
 
 def inspect_rank(run: LoadedRun) -> RankFindings | None:
-    """Return the rank that the task of a run needs; None for a network without a real recurrent matrix, or a large one.
+    """Return the rank that the task of a run needs; None for a network without a real recurrent matrix.
 
     A low-rank network without a random part is also compared with its reduced dynamics, and resampled.
     """
@@ -87,7 +89,7 @@ def inspect_rank(run: LoadedRun) -> RankFindings | None:
     ranks = tuple(range(cell.connectivity.rank + 1)) if reducible else default_ranks(cell.hidden_size)
     variants = 2 * len(ranks) + (DRAWS * (len(POPULATIONS) + 1) if reducible else 0)
     if not is_quick(cell, len(batch.mask), BATCH, run.options, passes=variants):
-        return None
+        return RankFindings(note=f"Not measured, since {variants} variants of the network take long. {HOW_TO_MEASURE}")
     xs, targets, tested, seed = batch.inputs, batch.targets, run.task.recalled(batch), run.options.seed
     rank = measure_rank(model, xs, targets, mask=tested, ranks=ranks, controls=1, seed=seed)
     if not reducible:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import isnan
 
+from mnemoscope.base.plurals import pluralise
 from mnemoscope.cells import Model
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE
@@ -14,7 +15,7 @@ from mnemoscope.lenses.variables.result import describe_interaction
 from mnemoscope.lenses.variables.wave import wave_height
 from mnemoscope.report import Section
 from mnemoscope.report.markup import figure_markup, table_markup
-from mnemoscope.report.numbers import format_number, pluralise
+from mnemoscope.report.numbers import format_number
 from mnemoscope.tasks import Batch, Task, VariableBinding
 
 TITLE = "Variables"

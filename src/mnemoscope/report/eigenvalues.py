@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mnemoscope.base.plurals import pluralise
 from mnemoscope.lenses.fixed_points.figure import drawn_eigenvalues, groups
 from mnemoscope.lenses.fixed_points.result import FixedPoints
 from mnemoscope.report.document import Section
 from mnemoscope.report.markup import LegendEntry, plot_markup
-from mnemoscope.report.numbers import format_number, pluralise
+from mnemoscope.report.numbers import format_number
 from mnemoscope.report.plots import SYMBOLS, layout, ring, trace
 
 

@@ -1,4 +1,4 @@
-"""Numbers and counts as the pages write them."""
+"""Numbers as the pages write them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,3 @@ def format_number(value: float) -> str:
     if isinf(value):
         return "∞" if value > 0 else "−∞"
     return f"{value:.0f}" if 1000 <= abs(value) < 100_000 else f"{value:.3g}"
-
-
-def pluralise(count: int, noun: str, plural: str | None = None) -> str:
-    """Return a count with its noun.
-
-    >>> pluralise(1, "start"), pluralise(3, "start")
-    ('1 start', '3 starts')
-    """
-    return f"{count} {noun if count == 1 else plural or noun + 's'}"

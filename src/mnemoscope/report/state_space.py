@@ -8,6 +8,7 @@ import numpy as np
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
+from mnemoscope.base.plurals import pluralise
 from mnemoscope.drawing.projection import join_lines
 from mnemoscope.lenses.fixed_points.figure import groups
 from mnemoscope.lenses.fixed_points.result import FixedPoints
@@ -15,7 +16,7 @@ from mnemoscope.lenses.fixed_points.view import StateSpaceView, project_state_sp
 from mnemoscope.report.document import Section
 from mnemoscope.report.fixed_points import PointFacts, point_facts
 from mnemoscope.report.markup import LegendEntry, plot_markup
-from mnemoscope.report.numbers import format_number, pluralise
+from mnemoscope.report.numbers import format_number
 from mnemoscope.report.plots import SYMBOLS, layout, ring, trace
 
 

@@ -7,11 +7,12 @@ from math import isfinite
 from typing import Any
 
 from mnemoscope.base.lazy_imports import import_report_extra
+from mnemoscope.base.plurals import pluralise
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, PHONE_WIDTH, add_legend, inline_svg, style_page_axes
 from mnemoscope.report.document import Section
 from mnemoscope.report.markup import render_template
-from mnemoscope.report.numbers import format_number, pluralise
+from mnemoscope.report.numbers import format_number
 
 MOST_STEPS = 2000
 """At most this many values of a curve are drawn."""

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
+from mnemoscope.base.plurals import pluralise
 from mnemoscope.lenses.result import Result
 
 LEVEL = 0.05
@@ -76,9 +77,9 @@ class DemixedComponents(Result):
             f"{name} {share:.0%}" for name, share in zip(self.marginals, shares.clamp_min(0).tolist(), strict=True)
         )
         text = (
-            f"{len(self.centre)} units, {self.trials} trials of {len(self.cells)} combinations. {kind.capitalize()}: "
-            f"{parts}. The first components are demixed to "
-            f"{', '.join(f'{share:.0%}' for share in self.demixing[:, 0].tolist())}."
+            f"{pluralise(len(self.centre), 'unit')}, {pluralise(self.trials, 'trial')} of "
+            f"{pluralise(len(self.cells), 'combination')}. {kind.capitalize()}: {parts}. The first components are "
+            f"demixed to {', '.join(f'{share:.0%}' for share in self.demixing[:, 0].tolist())}."
         )
         if self.steps[0] < self.steps[1]:
             text += f" Only {self.steps[0]} of {self.steps[1]} steps have enough trials of every combination."

@@ -8,6 +8,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
+from mnemoscope.base.plurals import pluralise
 from mnemoscope.lenses.result import Result
 
 
@@ -59,9 +60,10 @@ class PrincipalComponents(Result):
         units, shown = len(self.centre), min(3, len(self.axes))
         shares = ", ".join(f"{share:.0%}" for share in self.share[:shown].tolist())
         text = (
-            f"{units} units, averages over {self.trials} trials of {len(self.cells)} "
-            f"{'combinations' if len(self.cells) > 1 else 'combination'} of conditions: the first components have "
-            f"{shares} of their variance. Participation ratio {self.participation:.3g}"
+            f"{pluralise(units, 'unit')}, averages over {pluralise(self.trials, 'trial')} of "
+            f"{pluralise(len(self.cells), 'combination')} of conditions: the first "
+            f"{'component has' if shown == 1 else 'components have'} {shares} of their variance. "
+            f"Participation ratio {self.participation:.3g}"
         )
         return f"{self._with_dimension(text)}{self._left_out()}"
 
@@ -87,9 +89,5 @@ class PrincipalComponents(Result):
             )
         if self.signal_share is not None:
             return f"{text}. Trials of the same conditions share no more variance than noise would give."
-        reason = (
-            f"a combination has {self.fewest} trial{'s' * (self.fewest > 1)}"
-            if self.fewest < 4
-            else "some trials lack units"
-        )
+        reason = f"a combination has {pluralise(self.fewest, 'trial')}" if self.fewest < 4 else "some trials lack units"
         return f"{text}, raised by any noise in the averages: it is not corrected, since {reason}."

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Bool, Float
+from mnemoscope.base.plurals import pluralise
 from mnemoscope.base.trial_table import TrialTable
 from mnemoscope.base.validation import check_whole
 from mnemoscope.lenses.recording.nwb import Edges, read_nwb
@@ -314,10 +315,11 @@ class Recording(Result):
 
     def summary(self) -> str:
         time, trials, units = self.activity.shape
-        sentence = f"{units} units in {trials} trials of {'up to ' if not bool(self.present.all()) else ''}{time} steps"
+        steps = f"{'up to ' if not bool(self.present.all()) else ''}{pluralise(time, 'step')}"
+        sentence = f"{pluralise(units, 'unit')} in {pluralise(trials, 'trial')} of {steps}"
         if self.table.step is not None:
             sentence += f" of {self.table.step:g} ms"
-        levels = [f"{each.name} ({len(each.levels)} values)" for each in self.table.conditions]
+        levels = [f"{each.name} ({pluralise(len(each.levels), 'value')})" for each in self.table.conditions]
         conditions = f" Conditions: {', '.join(levels)}." if levels else ""
         epochs = f" Epochs: {', '.join(each.name for each in self.table.epochs)}." if self.table.epochs else ""
         missing = self.activity[self.present.nonzero(as_tuple=True)].isnan().double().mean()

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
 from mnemoscope.base.array_types import Float
+from mnemoscope.base.plurals import pluralise
 from mnemoscope.base.progress import show_slow
 from mnemoscope.base.trial_table import TrialTable
 from mnemoscope.base.validation import check_whole
@@ -54,8 +55,8 @@ def measure_selectivity(
         values = recording.table[name].values.double()
         if bool(values.isnan().any()):
             raise ValueError(
-                f"Condition {name!r} has no value in {int(values.isnan().sum())} trials; leave these out with "
-                f"recording.part(...), or name other conditions."
+                f"Condition {name!r} has no value in {pluralise(int(values.isnan().sum()), 'trial')}; leave these out "
+                f"with recording.part(...), or name other conditions."
             )
         levels[name] = torch.unique(values, return_inverse=True)[1]
     shares, probabilities = [], []

@@ -8,6 +8,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from mnemoscope.base.array_types import Bool, Float
+from mnemoscope.base.plurals import pluralise
 from mnemoscope.lenses.result import Result
 
 RATE = 0.05
@@ -43,7 +44,8 @@ class Selectivity(Result):
                 for column, epoch in enumerate(self.epochs)
             ]
             parts.append(f"{condition}: {', '.join(counts)}")
-        text = f"Selective units of {units} in {self.trials} trials (false discovery rate 5%). {'; '.join(parts)}."
+        trials = pluralise(self.trials, "trial")
+        text = f"Selective units of {units} in {trials} (false discovery rate 5%). {'; '.join(parts)}."
         if not bool(self.selective.any()) and 1 / (self.shuffles + 1) > RATE / units:
             text += (
                 f" With {self.shuffles} permutations, no probability is below {1 / (self.shuffles + 1):.2g}, so that a "

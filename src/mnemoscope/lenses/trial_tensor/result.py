@@ -8,6 +8,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
+from mnemoscope.base.plurals import pluralise
 from mnemoscope.base.trial_table import TrialTable
 from mnemoscope.lenses.result import Result
 
@@ -38,15 +39,31 @@ class TensorComponents(Result):
     table: TrialTable
     """Conditions of the trials."""
 
+    @property
+    def same(self) -> int:
+        """Number of other restarts that found the same components."""
+        return int((self.similarities >= SIMILAR).sum())
+
+    @property
+    def determined(self) -> bool:
+        """Whether at least half of the other restarts found the same components."""
+        return self.same >= len(self.similarities) / 2
+
     def summary(self) -> str:
-        same = int((self.similarities >= SIMILAR).sum())
+        rank, others = len(self.lengths), pluralise(len(self.similarities), "other restart")
         text = (
-            f"{len(self.lengths)} components leave {float(self.errors[0]):.1%} of the sum of squares of "
-            f"{len(self.trial_factors)} trials, and {self.left_out_error:.1%} on courses left out. "
-            f"{same} of {len(self.similarities)} other restarts found the same components (similarity {SIMILAR})."
+            f"{pluralise(rank, 'component')} {'leaves' if rank == 1 else 'leave'} {float(self.errors[0]):.1%} of the "
+            f"sum of squares of {pluralise(len(self.trial_factors), 'trial')}, {self._on_left_out()}. "
+            f"{self.same} of {others} found the same components (similarity {SIMILAR})."
         )
-        if same < len(self.similarities) / 2:
+        if not self.determined:
             text += " Most did not: these components are not determined by the data; try a smaller rank."
         if self.converged < len(self.errors):
-            text += f" {len(self.errors) - self.converged} restarts did not converge; raise iterations."
+            text += f" {pluralise(len(self.errors) - self.converged, 'restart')} did not converge; raise iterations."
         return text
+
+    def _on_left_out(self) -> str:
+        """Return the error on courses left out; one above 100% is only a number of the fit, whatever its size."""
+        if self.left_out_error < 1:
+            return f"and {self.left_out_error:.1%} on courses left out"
+        return "but on courses left out they are further from the data than no activity at all: they predict nothing"

@@ -31,6 +31,7 @@ def task_variance(
     by: str = "task",
     conditions: Sequence[str] = (),
     most_clusters: int = 10,
+    noiseless: bool = False,
     silent: float = 1e-3,
     references: int = 100,
     seed: int = 0,
@@ -45,6 +46,7 @@ def task_variance(
         by: the condition that names the task.
         conditions: if given, the variance between the means of their combinations, without the noise of single trials.
             By default the variance between trials, which noise raises.
+        noiseless: whether the trials have no noise, so that the variance between them needs no correction.
         most_clusters: largest number of clusters that is tried; the smallest is 2.
         silent: units whose variance is below this share of the largest unit's are not clustered.
         references: number of data sets without clusters to compare with; 0 for none.
@@ -64,7 +66,7 @@ def task_variance(
     total = variances.sum(1)
     active = total > silent * total.nan_to_num().max()  # False where a unit is missing in a task
     if int(active.sum()) < 4 or len(tasks) < 2:
-        return TaskVariance(tuple(tasks), variances, active, corrected=bool(conditions))
+        return TaskVariance(tuple(tasks), variances, active, corrected=bool(conditions), noiseless=noiseless)
     generator = torch.Generator().manual_seed(seed)
     kept = variances[active]
     numbers = range(2, min(most_clusters, len(kept) - 1) + 1)
@@ -73,7 +75,14 @@ def task_variance(
     clusters[active] = _by_size(labels)
     null = reference_scores(kept, numbers, REFERENCE_RESTARTS, references, generator) if references else None
     return TaskVariance(
-        tuple(tasks), variances, active, corrected=bool(conditions), clusters=clusters, scores=scores, null=null
+        tuple(tasks),
+        variances,
+        active,
+        corrected=bool(conditions),
+        clusters=clusters,
+        scores=scores,
+        null=null,
+        noiseless=noiseless,
     )
 
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Bool, Float, Int
+from mnemoscope.base.plurals import pluralise
 from mnemoscope.lenses.result import Result
 from mnemoscope.lenses.unit_clusters.reference import normalised
 
@@ -33,6 +34,8 @@ class TaskVariance(Result):
     """Silhouette of 2, 3, ... clusters."""
     null: Float[Tensor, " references"] | None = None
     """Best silhouettes of data without clusters."""
+    noiseless: bool = False
+    """Whether the trials have no noise that could have been subtracted."""
 
     @property
     def normalised(self) -> Float[Tensor, "active tasks"]:
@@ -61,8 +64,9 @@ class TaskVariance(Result):
 
     def summary(self) -> str:
         units, active = len(self.active), int(self.active.sum())
-        noise = "" if self.corrected else ", the noise of trials included"
-        text = f"{active} of {units} units vary in {len(self.tasks)} tasks{noise}."
+        noise = "" if self.corrected or self.noiseless else ", with the noise of trials if they have any"
+        verb = "varies" if active == units == 1 else "vary"
+        text = f"{active} of {pluralise(units, 'unit')} {verb} in {pluralise(len(self.tasks), 'task')}{noise}."
         if self.scores is None or self.clusters is None:
             return f"{text} Clusters need at least 4 such units and 2 tasks."
         sizes = ", ".join(str(int(size)) for size in torch.bincount(self.clusters[self.active]))
