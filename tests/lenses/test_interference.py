@@ -13,8 +13,9 @@ from mnemoscope.cells.affine import AffineCell
 from mnemoscope.cells.affine.parts import Parts
 from mnemoscope.lenses.interference import lens
 from mnemoscope.lenses.interference.exchange import Recalling, carried_writes, values_written
+from mnemoscope.lenses.interference.moments import value_moments
 from mnemoscope.lenses.interference.powers import query_powers
-from mnemoscope.lenses.interference.ratio import accuracy_at, participation_ratio
+from mnemoscope.lenses.interference.ratio import accuracy_at
 from mnemoscope.lenses.interference.trials import checked_trials
 from mnemoscope.tasks import KeyValueRecall
 
@@ -86,6 +87,8 @@ def test_the_prediction_agrees_with_an_accuracy_that_interference_limits():
     low, high = (float(edge[-1]) for edge in recall.ratio_interval())
     median = float(recall.ratios[-1].flatten().nanmedian())
     assert f"is {median:.2g} ({low:.2g} to {high:.2g}) times that of all others" in recall.summary()
+    low, high = recall.dimension_interval()
+    assert 1 < low < recall.dimension < high <= 16
     assert recall.rms_interval()[0] <= recall.rms <= recall.rms_interval()[1]
 
 
@@ -241,7 +244,24 @@ def test_accuracy_follows_the_ratio_as_in_a_simulation():
     predicted = accuracy_at(torch.tensor([0.3, 0.0, torch.inf]), 10, 8)
     assert predicted[0] == pytest.approx(float(simulated), abs=0.006)  # four standard deviations
     assert predicted[1:].tolist() == pytest.approx([1 / 8, 1.0])
-    assert participation_ratio(torch.zeros(3, 2)) == 1.0
+
+
+def test_few_sequences_hardly_change_the_dimension_of_values():
+    """Against the covariance from which the values are drawn, and the definition by a loop over pairs of values."""
+    generator = torch.Generator().manual_seed(0)
+    scales = torch.tensor([1.0] * 12 + [0.0] * 4, dtype=torch.float64)
+    values = scales * torch.randn(50, 20, 3, 16, generator=generator, dtype=torch.float64)
+    sequence = torch.arange(20).repeat_interleave(3)
+    found = torch.stack([value_moments(each.flatten(0, 1), sequence, 20).dimension() for each in values])
+    assert found.mean() == pytest.approx(12, abs=0.4)  # 10 if products of a value with itself counted
+    few = values[0].flatten(0, 1) - values[0].mean((0, 1))
+    products = [float(a @ b) ** 2 for i, a in enumerate(few) for j, b in enumerate(few) if i // 3 != j // 3]
+    power = float(few.square().sum(1).mean())
+    assert float(found[0]) == pytest.approx(power**2 / (sum(products) / len(products)))
+    assert value_moments(torch.zeros(4, 2), torch.arange(4), 4).dimension() == 1
+    assert value_moments(torch.eye(2), torch.arange(2), 2).dimension() == 1
+    assert value_moments(torch.tensor([[1.0, 0], [-1, 0], [0, 1], [0, -1]]), torch.arange(4) // 2, 2).dimension() == 2
+    assert value_moments(torch.tensor([[1.0], [-1], [1j], [-1j]]), torch.arange(4) // 2, 2).dimension() == 2
 
 
 def test_wrong_trials_are_refused():

@@ -87,7 +87,7 @@ def recall_interference(
     found = [_recall(each, draws, generator) for each in recalling]
     power = [query_powers(each.layer, each.trials, spanned) for each in recalling]
     sequences = len(found[0].measured)
-    closed = [accuracy_at(of.ratios(), of.dimension, found[0].classes) for of in power]
+    closed = [accuracy_at(of.ratios(), float(of.moments.dimension()), found[0].classes) for of in power]
     return RecallInterference(
         pairs=tuple(given),
         measured=torch.stack([each.measured for each in found]),
@@ -100,7 +100,9 @@ def recall_interference(
         interference_powers=power[-1].by_step(False, sequences),
         layers=tuple(layer.name for layer in layers[max(given)]),
         without=without,
-        dimension=power[-1].dimension,
+        value_powers=power[-1].moments.powers,
+        value_overlaps=power[-1].moments.overlaps,
+        value_size=power[-1].moments.size,
         classes=found[0].classes,
     )
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from mnemoscope.base.array_types import Bool, Float, Int
 from mnemoscope.cells.affine.layer import AffineLayer
 from mnemoscope.lenses.exact_influence.value_path import ValuePaths, value_paths
-from mnemoscope.lenses.interference.ratio import participation_ratio
+from mnemoscope.lenses.interference.moments import ValueMoments, value_moments
 from mnemoscope.lenses.interference.trials import RecallTrials
 
 
@@ -22,8 +22,8 @@ class Powers:
     """`sum_heads |M_ts (v_s - mean v_s)|^2`; 0 from the step of the query on."""
     asked_for: Bool[Tensor, "queries steps"]
     """Steps that hold the value asked for."""
-    dimension: float
-    """Participation ratio of the values asked for."""
+    moments: ValueMoments
+    """Moments of the values asked for."""
     same_sign: Float[Tensor, " queries"]
     """Power of all others whose weight has the sign of that of the value asked for."""
     all_signs: Float[Tensor, " queries"]
@@ -64,10 +64,10 @@ def query_powers(layer: AffineLayer, trials: RecallTrials, reach: int) -> Powers
     own = (steps >= source.unsqueeze(1)) & (steps < source.unsqueeze(1) + reach)
     energies = energies[sequence, step].masked_fill(steps >= step.unsqueeze(1), 0.0)
     first = paths.values[:, :, :: paths.micro_steps]  # of each input, its first write
-    dimension = participation_ratio(first[sequence, :, source].flatten(1))
+    moments = value_moments(first[sequence, :, source].flatten(1), sequence, trials.asked.shape[1])
     others = ~own & (steps < step.unsqueeze(1))
     signs = _sign_powers(paths, step, sequence, source, others)
-    return Powers(energies.double().cpu(), own.cpu(), dimension, *signs, sequence.cpu())
+    return Powers(energies.double().cpu(), own.cpu(), moments, *signs, sequence.cpu())
 
 
 def _sign_powers(

@@ -26,15 +26,3 @@ def accuracy_at(ratio: Float[Tensor, "*shape"], dimension: float, classes: int) 
     margin = (ratio.double().clamp_min(0) * dimension).sqrt().unsqueeze(-1).clamp_max(1e6)  # a ratio may be infinite
     beaten = torch.special.ndtr(z.to(ratio.device) + margin)
     return (beaten ** (classes - 1) * weight.to(ratio.device)).sum(-1)
-
-
-def participation_ratio(vectors: Float[Tensor, "samples size"]) -> float:
-    """Return the number of dimensions that vectors fill: `(trace C)^2 / trace C^2` of their covariance C.
-
-    >>> round(participation_ratio(torch.eye(3)), 9)  # three vectors span a plane about their mean
-    2.0
-    """
-    centred = (vectors - vectors.mean(0)).double()
-    covariance = centred.mT @ centred
-    squared = float(covariance.square().sum())
-    return float(covariance.trace()) ** 2 / squared if squared > 0 else 1.0

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from mnemoscope.base.array_types import Float
 from mnemoscope.lenses.bootstrap import bootstrap_interval, widen_certain
+from mnemoscope.lenses.interference.moments import ValueMoments
 from mnemoscope.lenses.result import Result
 
 
@@ -44,8 +45,12 @@ class RecallInterference(Result):
     """Names of the layers."""
     without: Float[Tensor, "numbers layers sequences"]
     """Share of right answers in each sequence if the value asked for is erased in one layer alone."""
-    dimension: float
-    """Participation ratio of the values at the largest number of pairs."""
+    value_powers: Float[Tensor, "sequences 2"]
+    """Power of the values asked for in each sequence, and number of these, at the largest number of pairs."""
+    value_overlaps: Float[Tensor, "sequences sequences"]
+    """Squared products of the values of two sequences, added up."""
+    value_size: int
+    """Number of components of a value."""
     classes: int
     """Number of possible answers."""
 
@@ -79,6 +84,15 @@ class RecallInterference(Result):
         return _share(self.sign_powers.movedim(1, 0))
 
     @property
+    def dimension(self) -> float:
+        """Participation ratio of the values at the largest number of pairs: the number of dimensions that they fill."""
+        return float(self._moments.dimension())
+
+    @property
+    def _moments(self) -> ValueMoments:
+        return ValueMoments(self.value_powers, self.value_overlaps, self.value_size)
+
+    @property
     def signal(self) -> Float[Tensor, " steps"]:
         """Mean power of each step in the queries that ask for it, at the largest number of pairs; NaN if none does."""
         return _share(self.signal_powers)
@@ -108,6 +122,11 @@ class RecallInterference(Result):
     def same_sign_interval(self) -> tuple[Float[Tensor, " numbers"], Float[Tensor, " numbers"]]:
         """Return the 95% interval of `same_sign`, by a bootstrap over sequences."""
         return bootstrap_interval(self.sign_powers.movedim(1, 0), _share)
+
+    def dimension_interval(self) -> tuple[float, float]:
+        """Return the 95% interval of `dimension`, by a bootstrap over sequences."""
+        low, high = bootstrap_interval(torch.arange(len(self.value_powers)), self._moments.dimension)
+        return float(low), float(high)
 
     def rms_interval(self) -> tuple[float, float]:
         """Return the 95% interval of the root mean square of the errors, by a bootstrap over sequences."""
