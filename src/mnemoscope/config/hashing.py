@@ -11,9 +11,16 @@ from mnemoscope import registry
 from mnemoscope.config.options import changed_options
 from mnemoscope.config.toml_format import with_tuples
 
-WITHOUT_EFFECT = ("name", "threads", "checkpoint_every", "log")
+WITHOUT_EFFECT = ("name", "threads", "checkpoint_every", "cuda_graphs", "log")
 """Settings that do not change the result of a run, and do not enter the hash."""
-LATER_DEFAULTS = {"readout_bias": True, "curriculum_score": 0.96, "momentum": 0.0, "leave_out": 0, "log": ()}
+LATER_DEFAULTS = {
+    "readout_bias": True,
+    "curriculum_score": 0.96,
+    "momentum": 0.0,
+    "leave_out": 0,
+    "cuda_graphs": True,
+    "log": (),
+}
 """Defaults of the settings that the first versions did not have. At its default such a setting does not enter the hash,
 so that runs of these versions keep theirs.
 """
@@ -22,8 +29,8 @@ so that runs of these versions keep theirs.
 def run_hash(settings: Mapping[str, Any], evaluate_batches: int) -> str:
     """Return the hash of the settings of a run.
 
-    The name, threads, checkpoint_every, log and the place of a task's data do not enter it. An option at its default
-    counts as omitted. The defaults are those of the task and of the cell, so that this function imports torch.
+    Settings `WITHOUT_EFFECT` and the place of a task's data do not enter it. An option at its default counts as
+    omitted. The defaults are those of the task and of the cell, so that this function imports torch.
 
     Args:
         settings: the settings that are not None.

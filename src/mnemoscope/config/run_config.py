@@ -111,6 +111,8 @@ class RunConfig:
     """Device to train on."""
     threads: int | None = None
     """Number of CPU threads; None: the default of torch. Not part of the hash."""
+    cuda_graphs: bool = True
+    """Whether to replay the steps on a GPU as CUDA graphs where this is possible. Not part of the hash."""
     log: Sequence[Log] = ()
     """Loggers in addition to metrics.jsonl: tensorboard, wandb (offline unless WANDB_MODE is set). Not part of the
     hash."""

@@ -19,7 +19,7 @@ from torch.nn.functional import softplus
 
 from mnemoscope.base.array_types import Float
 from mnemoscope.kernels.batched_gradients import loop_over_batch
-from mnemoscope.kernels.devices import useful_threads
+from mnemoscope.kernels.devices import no_triton, useful_threads
 from mnemoscope.kernels.tape_addressing import (
     TINY,
     Addressing,
@@ -31,65 +31,10 @@ from mnemoscope.kernels.tape_addressing import (
     softmax_backward,
 )
 from mnemoscope.kernels.tape_controllers import build_gradient, build_steps
+from mnemoscope.kernels.tape_types import Layout, Start, TapeOptions, Weights
 
-
-class TapeOptions(NamedTuple):
-    """Options of a scan that are not tensors."""
-
-    writers: int
-    readers: int
-    reach: int
-    least_strength: float
-    gradient_limit: float | None
-    """Limit to which each number of the gradient between steps is clipped; None: no limit."""
-
-
-class Weights(NamedTuple):
-    """Weights of the controller and of the map to the head parameters (see `Layout`)."""
-
-    recurrent: Float[Tensor, "layers width units"] | None
-    """None if the controller is not recurrent."""
-    reader: Float[Tensor, "layers_width reads"]
-    """Weights from the reads to all layers."""
-    heads: Float[Tensor, "head_outputs units"]
-    bias: Float[Tensor, " head_outputs"]
-
-
-class Start(NamedTuple):
-    """The state before the first step."""
-
-    h: Float[Tensor, "batch units"]
-    c: Float[Tensor, "batch units"] | None
-    """Memory of an LSTM, with gates i, f, g, o; None: the controller has layers of tanh within one step."""
-    memory: Float[Tensor, "batch numbers slots"]
-    write: Float[Tensor, "batch writers slots"]
-    read: Float[Tensor, "batch readers slots"]
-    reads: Float[Tensor, "batch readers numbers"]
-
-
-class Layout(NamedTuple):
-    """Order of the head parameters: keys, add and erase vectors, gates, strengths, gammas, shifts.
-
-    In each part the write heads come first. The shifts of a head start with the largest offset.
-    """
-
-    heads: int
-    writers: int
-    numbers: int
-    moves: int
-
-    def by_function(self, head_outputs: Float[Tensor, "*steps head_outputs"]) -> tuple[Tensor, ...]:
-        """Return views of what goes through tanh, the logistic function, softplus (strengths, gammas), and softmax."""
-        H, vectors = self.heads, self.writers * self.numbers
-        return head_outputs.split((H * self.numbers + vectors, vectors + H, 2 * H, self.moves * H), dim=-1)
-
-    def parts(self, head_outputs: Float[Tensor, "*steps head_outputs"]) -> list[Tensor]:
-        """Return views of the parts, with a dimension for the heads."""
-        H, vectors = self.heads, self.writers * self.numbers
-        sizes = [H * self.numbers, vectors, vectors, H, H, H, self.moves * H]
-        counts = [H, self.writers, self.writers, H, H, H, H]
-        parts = head_outputs.split(sizes, dim=-1)
-        return [part.unflatten(-1, (count, -1)) for part, count in zip(parts, counts, strict=True)]
+MOST_SLOTS = 1024
+"""Largest tape whose steps are single kernels on a GPU; the weights of a head stay in registers."""
 
 
 def tape_scan(
@@ -133,10 +78,14 @@ class _Tape(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, options: TapeOptions, us: Tensor, *tensors: Any) -> tuple[Tensor | None, ...]:
         start, weights = Start(*tensors[:6]), Weights(*tensors[6:])
-        with useful_threads(start.h):
-            trace, write_trace, read_trace = _forward(us, start, weights, options)
-        ctx.options = options
-        ctx.save_for_backward(start.h, start.c, *weights, *trace, *write_trace, *read_trace)
+        ctx.options, ctx.kernels = options, _kernels(us, start, options)
+        if ctx.kernels is not None:
+            trace, addressing = ctx.kernels.forward(us, start, weights, options), ()
+        else:
+            with useful_threads(start.h):
+                trace, write_trace, read_trace = _forward(us, start, weights, options)
+            addressing = (*write_trace, *read_trace)
+        ctx.save_for_backward(start.h, start.c, *weights, *trace, *addressing)
         last_c = None if trace.cs is None else trace.cs[-1].clone()
         ends = (part[-1].clone() for part in (trace.memory, trace.write, trace.read))
         return trace.hs, trace.reads[1:], trace.hs[-1].clone(), last_c, *ends
@@ -146,14 +95,28 @@ class _Tape(torch.autograd.Function):
         if torch.is_grad_enabled():  # create_graph=True
             raise RuntimeError("The fast scan of a Turing machine has no second derivative; pass backend='loop'.")
         h, c, *saved = ctx.saved_tensors
-        weights, trace = Weights(*saved[:4]), _Trace(*saved[4:16])
-        addressing = AddressingTrace(*saved[16:21]), AddressingTrace(*saved[21:])
+        weights, saved = Weights(*saved[:4]), saved[4:]
 
         def pull(*grads: Tensor | None) -> tuple[Tensor | None, ...]:
-            return _backward(grads, h, c, weights, trace, addressing, ctx.options)
+            if ctx.kernels is not None:
+                return ctx.kernels.backward(grads, h, c, weights, ctx.kernels.TapeTrace(*saved), ctx.options)
+            addressing = AddressingTrace(*saved[12:17]), AddressingTrace(*saved[17:])
+            return _backward(grads, h, c, weights, _Trace(*saved[:12]), addressing, ctx.options)
 
         with torch.autocast(h.device.type, enabled=False), useful_threads(h):
             return (None, *loop_over_batch(pull, *grads))
+
+
+def _kernels(us: Tensor, start: Start, options: TapeOptions) -> Any:
+    """Return the module of the Triton kernels, or None if they do not suit the scan."""
+    one_each = options.writers == options.readers == 1
+    if not one_each or us.dtype != torch.float32 or start.memory.shape[-1] > MOST_SLOTS:
+        return None
+    if no_triton("tape", us.device) is not None:
+        return None
+    from mnemoscope.kernels import triton_tape
+
+    return triton_tape
 
 
 def _forward(
@@ -161,7 +124,7 @@ def _forward(
 ) -> tuple[_Trace, AddressingTrace, AddressingTrace]:
     time, batch, _ = us.shape
     new, (numbers, slots) = us.new_empty, start.memory.shape[1:]
-    layout = _layout(numbers, options)
+    layout = Layout.of(numbers, options)
     core = build_steps(us, start.h, start.c, weights.recurrent)
     trace = _Trace(
         core.made,
@@ -189,7 +152,7 @@ def _forward(
     for name in ("memory", "write", "read", "reads"):
         getattr(trace, name)[0] = getattr(start, name)
     products.inverse_lengths(start.memory, lengths[0])
-    least = us.new_tensor([options.least_strength] * layout.heads + [1.0] * layout.heads)
+    least = torch.cat([new(layout.heads).fill_(value) for value in (options.least_strength, 1.0)])
     keys, adds, erases, *_, moves = (part.unbind() for part in layout.parts(trace.head_outputs))
     bounded, gates, raw, _ = (part.unbind() for part in layout.by_function(trace.head_outputs))
     reader, to_heads = weights.reader.T.contiguous(), weights.heads.T.contiguous()
@@ -281,7 +244,7 @@ def _backward(
     options: TapeOptions,
 ) -> tuple[Tensor | None, ...]:
     grad_hidden, grad_reads, grad_h, grad_c, grad_memory, grad_write, grad_read = grads
-    layout = _layout(trace.memory.shape[2], options)
+    layout = Layout.of(trace.memory.shape[2], options)
     core = build_gradient(trace.made, trace.hs, trace.cs, h0, c0, weights.recurrent, grad_c)
     gradients = {name: torch.empty_like(getattr(trace, name)) for name in ("head_outputs", "positive", "shift")}
     into_trace, into = trace._replace(**gradients), gradients["head_outputs"]
@@ -340,7 +303,3 @@ def _backward(
         into.flatten(0, 1).T @ trace.hs.flatten(0, 1),
         into.sum((0, 1)),
     )
-
-
-def _layout(numbers: int, options: TapeOptions) -> Layout:
-    return Layout(options.writers + options.readers, options.writers, numbers, 2 * options.reach + 1)

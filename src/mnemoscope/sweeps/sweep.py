@@ -34,6 +34,7 @@ _NOT_SWEPT = {
     "seed": "seeds are given by `seeds` (`--seeds`)",
     "threads": "it changes no result",
     "checkpoint_every": "it changes no result",
+    "cuda_graphs": "it changes no result",
 }
 """Fields that cannot vary, each with the reason."""
 _TABLES = {"task_options": "task", "cell_options": "cell"}

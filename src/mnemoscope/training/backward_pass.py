@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from torch import Tensor
+
 from mnemoscope.cells import Model
 from mnemoscope.cells.state import State
 from mnemoscope.config.run_config import RunConfig
 from mnemoscope.tasks import Batch, Task
-from mnemoscope.training.bptt import BatchLoss, backpropagate, penalised_modules
+from mnemoscope.training.bptt import BatchLoss, backpropagate, cut_windows, penalised_modules
 from mnemoscope.training.checkpoint import Counters
+from mnemoscope.training.graphed_pass import GraphedPass
 from mnemoscope.training.interruption import Interruption
 from mnemoscope.training.process_group import GradientSums, ProcessGroup, clear_unused_gradients
 from mnemoscope.training.seeding import seeded
@@ -29,6 +32,7 @@ class BackwardPass:
         self._penalised = penalised_modules(model)
         self._shard = None if group.world_size == 1 else group.shard(config.batch_size)
         self._sums: GradientSums | None = None
+        self._graphed = GraphedPass(model, self._penalised) if config.cuda_graphs and config.device == "cuda" else None
 
     def __call__(self, task: Task, batch: Batch, state: State | None, scored: bool) -> BatchLoss:
         """Return the loss of a batch, and put its gradient into the parameters.
@@ -39,9 +43,13 @@ class BackwardPass:
         # another process must not draw the same numbers for its sequences
         seed = ("step", config.seed, self._counters.step, *((self._group.rank,) if self._group.rank else ()))
         with seeded(*seed, device=config.device):
-            result = backpropagate(
-                self._model, task, batch, config.truncate, state, scored, self._penalised, self._shard
-            )
+            if self._graphed is not None and isinstance(batch.inputs, Tensor):
+                windows = cut_windows(batch, config.truncate, self._shard)
+                result = self._graphed(task, windows, state, scored=scored)
+            else:
+                result = backpropagate(
+                    self._model, task, batch, config.truncate, state, scored, self._penalised, self._shard
+                )
         if self._group.world_size == 1:
             return result
         numbers = [result.loss, result.accuracy or 0.0, float(self._interruption.requested)]

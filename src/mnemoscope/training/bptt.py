@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
+from mnemoscope.base.array_types import Float
 from mnemoscope.cells import Model
 from mnemoscope.cells.state import State, map_state
 from mnemoscope.tasks import Batch, Task
@@ -43,6 +44,35 @@ class BatchLoss(NamedTuple):
     """Accuracy, if it was requested."""
 
 
+class Window(NamedTuple):
+    """A window of a batch, with what the loss needs to know of the whole batch."""
+
+    batch: Batch
+    counts: bool
+    """Whether a step counts in any sequence of the batch, so that all shards take the same steps."""
+    share: float | Float[Tensor, ""]
+    """Counted steps, as a share of those of the whole batch."""
+    sequences: float
+    """Sequences, as a share of those of the whole batch."""
+
+
+class WindowOutputs(NamedTuple):
+    """Outputs of a network in a window that counts, and the window on the same device."""
+
+    outputs: Tensor
+    batch: Batch
+
+
+def cut_windows(batch: Batch, truncate: int | None, shard: slice | None = None) -> list[Window]:
+    """Return the windows of a batch on the CPU; see `backpropagate` for the arguments."""
+    counted, windows = int(batch.mask.sum()), []
+    for whole in batch.windows(truncate):
+        part = whole if shard is None else whole.part(shard)
+        sequences = 1.0 if shard is None else part.mask.shape[1] / batch.mask.shape[1]
+        windows.append(Window(part, bool(whole.mask.any()), int(part.mask.sum()) / counted, sequences))
+    return windows
+
+
 def backpropagate(
     model: Model,
     task: Task,
@@ -72,28 +102,48 @@ def backpropagate(
             those of the whole batch: losses are weighted by counted steps, penalties by sequences.
 
     """
+    windows = cut_windows(batch, truncate, shard)  # shares are counted on the CPU: no wait for a GPU
+    loss, state, outputs = run_windows(model, task, windows, state, penalised, keep_outputs=scored)
+    return BatchLoss(loss, state, batch_accuracy(task, windows, outputs) if scored else None)
+
+
+def run_windows(
+    model: Model,
+    task: Task,
+    windows: Sequence[Window],
+    state: State | None,
+    penalised: Sequence[HasPenalty],
+    *,
+    keep_outputs: bool,
+) -> tuple[Float[Tensor, ""], State, list[WindowOutputs]]:
+    """Run windows forward and backward; return the loss, the last state, and the outputs if they are to be kept."""
     device = next(model.parameters()).device
-    counted = int(batch.mask.sum())
-    total, accuracy = torch.zeros((), device=device), 0.0
-    windows = [*batch.windows(truncate)]
+    total, kept = torch.zeros((), device=device), []
     for number, window in enumerate(windows, start=1):
-        counts = bool(window.mask.any())  # in any sequence of the batch, so that all shards take the same steps
-        window = window if shard is None else window.part(shard)
-        share = int(window.mask.sum()) / counted  # computed on the CPU, before the transfer: no wait for a GPU
-        window, costs = window.to(device), []
-        with nullcontext() if counts else torch.no_grad():
-            outputs, state = model(window.inputs, state)
+        batch, costs = window.batch.to(device), []
+        with nullcontext() if window.counts else torch.no_grad():
+            outputs, state = model(batch.inputs, state)
             state = map_state(Tensor.detach, state)
-        if counts:
-            loss = task.loss(outputs, window) * share
+        if window.counts:
+            loss = task.loss(outputs, batch)
+            loss = loss * (window.share.to(loss.dtype) if isinstance(window.share, Tensor) else window.share)
             costs.append(loss)
             total = total + loss.detach()
-            if scored and share:
-                accuracy += share * task.scores(outputs.detach(), window)["accuracy"]
+            if keep_outputs:
+                kept.append(WindowOutputs(outputs.detach(), batch))
         if number == len(windows):
             penalties = [module.penalty() for module in penalised]
-            sequences = 1.0 if shard is None else window.mask.shape[1] / batch.mask.shape[1]
-            costs += [sequences * penalty for penalty in penalties if penalty is not None and penalty.requires_grad]
+            costs += [window.sequences * cost for cost in penalties if cost is not None and cost.requires_grad]
         if costs:
             torch.autograd.backward(costs)  # in one call, as loss and penalties may share a graph
-    return BatchLoss(total, state, accuracy if scored else None)
+    return total, state, kept
+
+
+def batch_accuracy(task: Task, windows: Sequence[Window], outputs: Sequence[WindowOutputs]) -> float:
+    """Return the accuracy of a batch from the outputs of its windows that count."""
+    shares = [float(window.share) for window in windows if window.counts]
+    return sum(
+        share * task.scores(part.outputs, part.batch)["accuracy"]
+        for share, part in zip(shares, outputs, strict=True)
+        if share
+    )

@@ -17,6 +17,7 @@ from mnemoscope.training.batch_stream import BatchStream
 from mnemoscope.training.callbacks import Callback, CallbackList, StartInfo, StepInfo
 from mnemoscope.training.checkpoint_store import CheckpointStore
 from mnemoscope.training.evaluator import Evaluator, stop_reason
+from mnemoscope.training.graphed_pass import training_stream
 from mnemoscope.training.interruption import Interruption
 from mnemoscope.training.metrics_file import MetricsFile
 from mnemoscope.training.optimiser import set_learning_rate
@@ -73,6 +74,7 @@ def train(
         if isinstance(setup, TrainResult):
             return setup
         resources.enter_context(cpu_settings(config.threads))
+        resources.enter_context(training_stream(config.device))
         listeners = CallbackList([*callbacks, *setup.loggers] if group.is_main else [], resources)
         return _train(config, folder, setup, group, listeners, progress and group.is_main)
 

@@ -18,7 +18,8 @@ from mnemoscope.cells.matrix import DeepTransition, MatrixLSTM, MatrixRNN
 from mnemoscope.cells.matrix.vector_form import no_vector_form
 from mnemoscope.cells.nonlinearities import FusableNonlinearity
 from mnemoscope.cells.state import leaves
-from mnemoscope.kernels.tape import Start, TapeOptions, Weights, tape_scan
+from mnemoscope.kernels.tape import tape_scan
+from mnemoscope.kernels.tape_types import Start, TapeOptions, Weights
 from mnemoscope.memory.tape.feed_forward import FeedForward
 from mnemoscope.memory.tape.heads import Heads
 from mnemoscope.memory.tape.state import TapeCell, TapeState

@@ -1,0 +1,180 @@
+"""Training steps as CUDA graphs."""
+
+import warnings
+from dataclasses import replace
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import mnemoscope as ms
+from mnemoscope.config.run_config import RunConfig
+from mnemoscope.training import load_model
+from mnemoscope.training.backward_pass import BackwardPass
+from mnemoscope.training.bptt import backpropagate
+from mnemoscope.training.build import build_model, build_task
+from mnemoscope.training.graphed_pass import GraphedPass, _relative_difference, training_stream
+
+CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA")
+COPY = RunConfig(
+    "graphs",
+    task="bit-copy",
+    task_options={"bits": 3, "longest": 3},
+    cell="ntm",
+    cell_options={"slots": 6, "slot_size": 4},
+    hidden_size=8,
+    optimiser="rmsprop",
+    momentum=0.9,
+    learning_rate=0.01,
+    schedule="cosine",
+    clip=1.0,
+    steps=24,
+    batch_size=4,
+    evaluate_every=12,
+    checkpoint_every=12,
+    device="cuda",
+)
+"""Lengths 1 to 3, so that there are three graphs."""
+
+
+class HostTensors(TorchDispatchMode):
+    """Collects operations that wait for a GPU, or copy data of the CPU to it."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        if function.overloadpacket.__name__ in ("_local_scalar_dense", "nonzero", "lift_fresh", "masked_select"):
+            self.names.append(str(function))
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("name", ["ntm", "matntm"])
+def test_the_pass_of_a_turing_machine_neither_waits_for_a_gpu_nor_copies_to_it(name):
+    config = replace(
+        COPY, cell=name, device="cpu", cell_options={"slots": 6} if name == "matntm" else COPY.cell_options
+    )
+    task = build_task(config)
+    model = build_model(config, task)
+    batch = task.batch(2, 0, 0)
+    with HostTensors() as found:
+        outputs, _ = model(batch.inputs)
+        task.loss(outputs, batch).backward()
+    assert found.names == []
+
+
+def test_the_relative_difference_is_infinite_where_a_gradient_is_missing_or_not_finite():
+    ones = torch.ones(4)
+    assert _relative_difference([ones, None], [1.5 * ones, None]) == 0.5
+    assert _relative_difference([0 * ones], [ones]) == 2.0
+    assert _relative_difference([ones], [None]) == _relative_difference([ones], [torch.nan * ones]) == torch.inf
+
+
+def test_on_a_cpu_no_stream_is_entered():
+    with training_stream("cpu"):
+        assert not torch.cuda.is_initialized() or torch.cuda.current_stream() == torch.cuda.default_stream()
+
+
+def weights(config, root, **options):
+    run = ms.train(config, root, progress=False, **options)
+    return load_model(run.folder)[0].state_dict()
+
+
+def assert_same(one, other):
+    assert one.keys() == other.keys()
+    assert [name for name in one if not torch.equal(one[name], other[name])] == []
+
+
+@CUDA
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"cell": "matntm", "cell_options": {"slots": 6}},
+        {"cell": "leaky-rnn", "cell_options": {}, "truncate": 4},
+        {"cell": "lstm", "cell_options": {}, "optimiser": "adam", "momentum": 0.0},
+        {"task_options": {"bits": 3, "longest": 3, "curriculum": "1 2"}, "curriculum_score": 0.5},
+    ],
+    ids=["ntm", "matntm", "windows", "lstm", "curriculum"],
+)
+def test_graphs_give_the_weights_of_a_run_without_them(tmp_path, changes):
+    config = replace(COPY, **changes)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        graphed = weights(config, tmp_path / "graphs")
+    assert_same(graphed, weights(replace(config, cuda_graphs=False), tmp_path / "plain"))
+
+
+@CUDA
+def test_a_resumed_run_with_graphs_ends_with_the_same_weights(tmp_path):
+    def stop(info):
+        if info.step == 12:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        weights(COPY, tmp_path / "resumed", callbacks=[stop])
+    assert_same(weights(COPY, tmp_path / "resumed", resume=True), weights(COPY, tmp_path / "whole"))
+
+
+@CUDA
+def test_the_steps_are_replayed_from_the_fourth_batch_of_a_length_on(tmp_path, monkeypatch):
+    passes = []
+    init = BackwardPass.__init__
+    monkeypatch.setattr(BackwardPass, "__init__", lambda self, *rest: (init(self, *rest), passes.append(self))[0])
+    ms.train(COPY, tmp_path, progress=False)
+    assert passes[0]._graphed.refusal is None
+    assert passes[0]._graphed.graphs == 3
+
+
+@CUDA
+@pytest.mark.parametrize(("kind", "reason"), [("waits", "waits for the GPU"), ("draws", "random numbers on the CPU")])
+def test_a_pass_that_no_graph_can_repeat_is_refused_with_the_reason(kind, reason):
+    task = build_task(COPY)
+    model = build_model(COPY, task).to("cuda")
+    original = model.readout.forward
+
+    def forward(outputs):
+        factor = float(outputs.sum() > 0) if kind == "waits" else float(torch.rand(()))
+        return original(outputs) * factor
+
+    model.readout.forward = forward
+    graphed = GraphedPass(model, [])
+    batch = task.batch(4, 0, 0)
+    windows = ms.training.bptt.cut_windows(batch, None)
+    with training_stream("cuda"):
+        with pytest.warns(UserWarning, match=reason):
+            graphed(task, windows, None, scored=False)
+        for _ in range(3):
+            model.zero_grad()
+            torch.manual_seed(0)
+            found = graphed(task, windows, None, scored=False)
+        torch.manual_seed(0)
+        expected = backpropagate(model, task, batch, None)
+    assert graphed.graphs == 0
+    assert torch.equal(found.loss, expected.loss)
+
+
+@CUDA
+def test_a_constant_that_should_change_is_noticed_by_the_comparison():
+    task = build_task(COPY)
+    model = build_model(COPY, task).to("cuda")
+    original, kept = model.readout.forward, []
+
+    def forward(outputs):
+        kept[:] = kept or [model.readout.weight.sum().detach()]  # computed once, and part of every later pass
+        return original(outputs) * (kept[0] if torch.cuda.is_current_stream_capturing() else model.readout.weight.sum())
+
+    model.readout.forward = forward
+    graphed = GraphedPass(model, [])
+    windows = ms.training.bptt.cut_windows(task.batch(4, 0, 0), None)
+    with training_stream("cuda"):
+        graphed(task, windows, None, scored=False)
+        model.zero_grad()
+        graphed(task, windows, None, scored=False)
+        with torch.no_grad():
+            model.readout.weight.mul_(1.5)
+        model.zero_grad()
+        with pytest.warns(UserWarning, match="another loss or gradient"):
+            graphed(task, windows, None, scored=False)
+    assert graphed.graphs == 0
