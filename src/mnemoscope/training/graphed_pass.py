@@ -37,7 +37,7 @@ MOST_GRAPHS = 64
 """Shapes of batches that are recorded; batches of further shapes run without a graph."""
 TOLERANCE = 1e-3
 """Largest relative difference between a replay and a pass. Both run the same kernels, and some kernels add up gradients
-in an order that varies. A matrix that the recording took for a constant makes gradients differ by far more, or vanish."""
+in an order that varies. A matrix that the recording took for a constant makes gradients differ far more, or vanish."""
 _SYNCHRONISING = "called a synchronizing CUDA operation"
 """Torch's warning in the debug mode for synchronisation."""
 _PROTOTYPE = "Synchronization debug mode is a prototype"
