@@ -133,6 +133,7 @@ def low_rank_network(name: str, seed: int, keep: bool) -> None:
             for number, each in zip(resampled.populations, resampled.scores, strict=True)
         },
         "accuracy of shuffled networks": [round(float(each), 3) for each in resampled.shuffled.sort()[0][[0, -1]]],
+        "accuracy of redrawn units": [round(float(each), 3) for each in resampled.redrawn.sort()[0]],
         "populations needed": resampled.needed,
         "summary": resampled.summary(),
         "variants": {label: _accuracy(changed(base, changes)) for label, changes in VARIANTS.get(name, {}).items()},

@@ -33,6 +33,18 @@ def test_planted_populations_are_found():
     torch.testing.assert_close(mixture.covariances, planted.covariances, rtol=0.15, atol=0.1)
 
 
+def test_populations_with_random_overlaps_look_like_one_together():
+    mixture = LoadingMixture.with_random_overlaps(3, rank=2, inputs=2, seed=0, overlap=0.5, input_scale=0.3)
+    loadings, population = mixture.sample_with_populations(20_000, seed=1)
+    table = loadings.table()
+    for number, covariance in enumerate(mixture.covariances):
+        torch.testing.assert_close(torch.cov(table[population == number].mT), covariance, rtol=0.1, atol=0.15)
+    together = torch.cov(table.mT)
+    torch.testing.assert_close(together[2:4, :2], 0.5 * torch.eye(2), rtol=0, atol=0.08)
+    torch.testing.assert_close(together[2:4, 4:], torch.zeros(2, 2), rtol=0, atol=0.03)
+    assert (mixture.covariances[0] - mixture.covariances[1])[2:4, :2].abs().max() > 0.5
+
+
 def readout_model(loadings):
     """Return a model without input that shows kappa: its readout is n."""
     model = Model(LeakyRNN.from_loadings(loadings, leak=0.5), 1).double()
@@ -65,12 +77,26 @@ def test_the_task_may_be_lost_with_one_population_and_kept_with_two():
         part = network.cell.connectivity
         return (part.left * part.right).abs().mean()
 
-    result = ms.measure_resampling(model, score=size_of_products, populations=[1], draws=3, size=300)
+    result = ms.measure_resampling(model, score=size_of_products, populations=[1], draws=3, size=3000)
     assert result.needed is None
-    assert "None of the mixtures keeps 90%" in result.summary()
+    assert "None of the mixtures keeps 90%, while networks of 3000 units" in result.summary()
+    assert result.kept_by_units == pytest.approx(1, abs=0.2)
     both = ms.measure_resampling(model, score=size_of_products, populations=[1, 2], draws=3)
     assert both.needed == 2
     assert "2 Gaussian populations explain" in both.summary()
+
+
+def test_a_task_that_depends_on_particular_units_is_lost_when_they_are_drawn_again():
+    torch.manual_seed(0)
+    model = readout_model(two_populations().sample(100, seed=0))
+    trained = model.cell.connectivity.left.detach().clone()
+
+    def share_of_first_units(network):  # only the trained network has its units in this order
+        return (network.cell.connectivity.left[:50] == trained[:50]).double().mean()
+
+    result = ms.measure_resampling(model, score=share_of_first_units, populations=[1], draws=3)
+    assert result.kept_by_units < 0.2
+    assert "depends on the particular 100 units" in result.summary()
 
 
 def test_bad_arguments_are_refused():

@@ -61,7 +61,7 @@ class RankFindings:
             found.append(Section("Reduced dynamics on trials", self._reduction_lead(self.reduction), markup))
         if self.resampling is not None:
             figure = draw_resampling(self.resampling, COLOUR, figure=new_figure(5.4, 3.8), font_size=PAGE_FONT_SIZE)
-            alt = "Scores of networks drawn from Gaussian populations, of shuffled ones and of the trained one."
+            alt = "Scores of networks drawn from Gaussian populations, of both controls and of the trained one."
             markup = figure_markup(figure, "resampling", alt=alt)
             found.append(Section("Populations of the loadings", self.resampling.summary(), markup))
         return found
@@ -87,7 +87,7 @@ def inspect_rank(run: LoadedRun) -> RankFindings | None:
     low_rank = isinstance(cell, LeakyRNN) and isinstance(cell.connectivity, LowRank)
     reducible = low_rank and cell.connectivity.random is None
     ranks = tuple(range(cell.connectivity.rank + 1)) if reducible else default_ranks(cell.hidden_size)
-    variants = 2 * len(ranks) + (DRAWS * (len(POPULATIONS) + 1) if reducible else 0)
+    variants = 2 * len(ranks) + (DRAWS * (len(POPULATIONS) + 2) if reducible else 0)
     if not is_quick(cell, len(batch.mask), BATCH, run.options, passes=variants):
         return RankFindings(note=f"Not measured, since {variants} variants of the network take long. {HOW_TO_MEASURE}")
     xs, targets, tested, seed = batch.inputs, batch.targets, run.task.recalled(batch), run.options.seed

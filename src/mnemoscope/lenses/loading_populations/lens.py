@@ -34,8 +34,10 @@ def measure_resampling(
     """Fit Gaussian populations to the loadings of a low-rank network, and score networks drawn from them.
 
     If networks drawn from one population solve the task, the covariances of its vectors explain the computation; if
-    only those from several do, the populations have a part in it (Dubreuil et al. 2022). As a control, each vector is
-    shuffled over the units, which keeps the values of each and destroys their covariances.
+    only those from several do, the populations have a part in it (Dubreuil et al. 2022). There are two controls. Each
+    vector is shuffled over the units, which keeps the values of each and destroys their covariances. And whole units
+    are drawn from those of the model with replacement: if the task is lost even then, it depends on the particular
+    units, and no distribution that is fitted to them can be expected to explain it.
 
     Args:
         model: a `LeakyRNN` with a `LowRank` matrix and a linear readout.
@@ -44,7 +46,7 @@ def measure_resampling(
         score: a function from a model to a number, high or low for a good one.
         mask: False at steps that do not count.
         populations: numbers of populations to fit.
-        draws: networks that are drawn from each mixture, and shuffled networks.
+        draws: networks that are drawn from each mixture, and networks of each control.
         size: units of the drawn networks; by default as many as the model has.
         seed: seed of fits and draws.
 
@@ -69,10 +71,12 @@ def measure_resampling(
     ]
     generator = torch.Generator().manual_seed(seed)
     shuffled = [measure(_rebuilt(model, _shuffled(loadings, generator))) for _ in range(draws)]
+    redrawn = [measure(_rebuilt(model, _redrawn(loadings, size, generator))) for _ in range(draws)]
     return Resampling(
         populations=tuple(populations),
         scores=torch.tensor(scores, dtype=torch.float64),
         shuffled=torch.tensor(shuffled, dtype=torch.float64),
+        redrawn=torch.tensor(redrawn, dtype=torch.float64),
         trained=measure(model),
         likelihoods=torch.stack([likelihood for _, likelihood in fits]),
         columns=loadings.table().shape[1],
@@ -102,3 +106,9 @@ def _shuffled(loadings: Loadings, generator: torch.Generator) -> Loadings:
     table = loadings.table()
     columns = [column[torch.randperm(len(table), generator=generator)] for column in table.unbind(1)]
     return Loadings.from_table(torch.stack(columns, 1), loadings.widths)
+
+
+def _redrawn(loadings: Loadings, size: int, generator: torch.Generator) -> Loadings:
+    """Return the loadings of units that are drawn with replacement."""
+    table = loadings.table()
+    return Loadings.from_table(table[torch.randint(len(table), (size,), generator=generator)], loadings.widths)

@@ -29,6 +29,8 @@ class Resampling(Result):
     """Scores of the networks drawn from each mixture."""
     shuffled: Float[Tensor, " draws"]
     """Scores of networks whose vectors are shuffled over the units."""
+    redrawn: Float[Tensor, " draws"]
+    """Scores of networks whose units are drawn from those of the trained network, with replacement."""
     trained: float
     """Score of the trained network."""
     likelihoods: Float[Tensor, " mixtures"]
@@ -46,6 +48,11 @@ class Resampling(Result):
     def kept(self) -> Float[Tensor, "mixtures draws"]:
         """Share of the difference between the median shuffled and the trained network that each draw keeps."""
         return kept_share(self.scores, float(self.shuffled.quantile(0.5)), self.trained)
+
+    @property
+    def kept_by_units(self) -> float:
+        """The same share for the median network of units drawn with replacement."""
+        return float(kept_share(self.redrawn, float(self.shuffled.quantile(0.5)), self.trained).quantile(0.5))
 
     @property
     def bic(self) -> Float[Tensor, " mixtures"]:
@@ -71,10 +78,18 @@ class Resampling(Result):
             f"{len(self.shuffled)} shuffled ones {float(self.shuffled.quantile(0.5)):.3g}. Networks of {self.size} "
             f"units drawn from fitted Gaussian populations have medians of {', '.join(parts)}."
         )
+        units = f"networks of {self.size} units drawn from the trained ones with replacement keep"
+        if self.needed is None and self.kept_by_units >= SURVIVES:
+            return (
+                f"{scores} None of the mixtures keeps {SURVIVES:.0%}, while {units} "
+                f"{self.kept_by_units:.0%}: the distribution of the units explains the task, but it has more "
+                f"populations, or other ones than Gaussian."
+            )
         if self.needed is None:
             return (
-                f"{scores} None of the mixtures keeps {SURVIVES:.0%}: more populations, other distributions or more "
-                f"units may be needed."
+                f"{scores} None of the mixtures keeps {SURVIVES:.0%}. Neither do the units: {units} "
+                f"{self.kept_by_units:.0%}. The task depends on the particular {self.units} units, so that they do not "
+                f"show from which distribution a network that solves it can be drawn."
             )
         plural = "s explain" if self.needed > 1 else " explains"
         return (
