@@ -3,9 +3,11 @@
 import inspect
 
 import pytest
+import torch
 
 import mnemoscope as ms
 from mnemoscope import networks, registry
+from mnemoscope.connectivity import LoadingMixture
 from mnemoscope.relational import RelationalModel, Sizes
 
 RENAMED = {"lstm": "relational_lstm", "ntm": "relational_ntm"}
@@ -45,3 +47,19 @@ def test_options_override_the_defaults_of_a_relational_factory():
     assert isinstance(model, RelationalModel)
     assert model.sparse.strength == 5.0
     assert ms.networks.corelnet(problem).sparse is None
+
+
+def test_the_vectors_of_a_low_rank_network_start_from_one_population_or_from_several(monkeypatch):
+    def numbered(populations, rank, inputs, seed, *, overlap, input_scale):
+        assert (populations, overlap, input_scale) == (2, 0.5, 0.3)
+        columns = 2 * rank + inputs
+        means, covariances = torch.arange(1.0, columns + 1).expand(2, -1), torch.zeros(2, columns, columns)
+        return LoadingMixture(torch.full((2,), 0.5), means, covariances, (rank, rank, inputs, 0, 0))
+
+    monkeypatch.setattr(LoadingMixture, "with_random_overlaps", numbered)
+    cell = networks.low_rank(1, 5, overlap=0.5, input_scale=0.3, populations=2)
+    assert cell.loadings().table().tolist() == [[1.0, 2.0, 3.0]] * 5
+    assert cell.connectivity.left.requires_grad
+    assert networks.low_rank(1, 5).loadings().table().unique().numel() == 15
+    with pytest.raises(ValueError, match="populations must be a whole number"):
+        networks.low_rank(1, 10, populations=0)

@@ -72,8 +72,12 @@ class Train:
 
         mnemoscope train flipflop --cell gru --hidden-size 128
         mnemoscope train copy --task-options delay 100 --seed 1
+        mnemoscope train low-rank-context --cell-options rank 1 populations 2
         mnemoscope train --task environment --task-options environment neurogym:PerceptualDecisionMaking-v0
         mnemoscope train runs/flipflop/0123456789/config.toml --resume
+
+    Options of a cell are the arguments of its factory, as `help(mnemoscope.networks.low_rank)` shows them: the vectors
+    of the cell low-rank start from one Gaussian population, or from a mixture of as many as `populations` says.
 
     Several GPUs or machines can train one model; each processes a part of every batch:
 

@@ -115,6 +115,36 @@ class LoadingMixture:
         widths = (rank, rank, driven, 0, 0)
         return cls(torch.ones(1).to(overlaps), torch.zeros(1, len(covariance)).to(overlaps), covariance[None], widths)
 
+    @classmethod
+    def with_random_overlaps(
+        cls, populations: int, rank: int, inputs: int, seed: int, *, overlap: float = 0.0, input_scale: float = 1.0
+    ) -> LoadingMixture:
+        """Return equal populations of zero mean, in each of which n has other covariances with m and the inputs.
+
+        In population p, `n = overlap m + C_p (m, I / input_scale) + N(0, 1)` with m ~ N(0, 1), I ~ N(0, input_scale^2)
+        and entries of C_p ~ N(0, 1), less their mean over the populations: all units together have the covariances of a
+        single population, so that only the populations tell how the units differ.
+
+        >>> mixture = LoadingMixture.with_random_overlaps(2, rank=1, inputs=1, seed=0, overlap=1.0)
+        >>> overlaps = mixture.covariances[:, 1, 0]
+        >>> bool((overlaps[0] - overlaps[1]).abs() > 0.1), round(overlaps.mean().item(), 6)
+        (True, 1.0)
+
+        """
+        generator = torch.Generator().manual_seed(seed)
+        scales = torch.tensor([1.0] * rank + [input_scale] * inputs)  # of m and I, the sources of n
+        weights = torch.randn(populations, rank, rank + inputs, generator=generator)
+        weights = weights - weights.mean(0) + overlap * torch.eye(rank, rank + inputs)
+        others = [*range(rank), *range(2 * rank, 2 * rank + inputs)]
+        n = slice(rank, 2 * rank)
+        covariances = torch.zeros(populations, 2 * rank + inputs, 2 * rank + inputs)
+        covariances[:, others, others] = scales.square()
+        covariances[:, n, n] = weights @ weights.mT + torch.eye(rank)
+        covariances[:, n, others] = weights * scales
+        covariances[:, others, n] = (weights * scales).mT
+        means, shares = torch.zeros(populations, 2 * rank + inputs), torch.full((populations,), 1 / populations)
+        return cls(shares, means, covariances, (rank, rank, inputs, 0, 0))
+
     def sample(self, size: int, seed: int) -> Loadings:
         """Draw the loadings of `size` units; each belongs to a random population."""
         return self.sample_with_populations(size, seed)[0]

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
+import torch
+
 from mnemoscope import connectivity
+from mnemoscope.base.validation import check_whole
 from mnemoscope.cells.leaky_rnn import LeakyRNN
 
 
@@ -19,6 +22,7 @@ def low_rank(
     bias: bool = False,
     overlap: float = 0.0,
     input_scale: float = 1.0,
+    populations: int = 1,
 ) -> LeakyRNN:
     """Return a low-rank network: leaky units whose matrix is `M N^T / N` of rank R (Mastrogiuseppe & Ostojic 2018).
 
@@ -26,10 +30,24 @@ def low_rank(
     leak = dt / tau is 20 ms / 100 ms by default. `gain` adds a fixed random part of spectral radius about `gain`, and
     `overlap` the multiple `overlap M` to N: with 1, latent variables are kept from the start, and a task with a delay
     is learned in fewer steps. `input_scale` is the standard deviation of the entries of the input vectors instead of 1.
-    `LeakyRNN.from_loadings` builds a network whose vectors are drawn from a mixture of Gaussian populations.
+    With several `populations`, the vectors start as a mixture of Gaussian populations: n has other random covariances
+    with m and the inputs in each of them (`LoadingMixture.with_random_overlaps`). `LeakyRNN.from_loadings` builds a
+    network from any other mixture.
 
     >>> low_rank(2, 100, rank=2).connectivity
     LowRank(100, rank=2)
     """
+    check_whole(1, populations=populations)
     matrix = connectivity.LowRank(hidden_size, rank, gain, overlap)
-    return LeakyRNN(input_size, hidden_size, nonlinearity, matrix, leak, form, bias, input_scale)
+    cell = LeakyRNN(input_size, hidden_size, nonlinearity, matrix, leak, form, bias, input_scale)
+    if populations > 1:
+        seeds = torch.randint(2**31, (2,)).tolist()
+        mixture = connectivity.LoadingMixture.with_random_overlaps(
+            populations, rank, input_size, seeds[0], overlap=overlap, input_scale=input_scale
+        )
+        loadings = mixture.sample(hidden_size, seeds[1])
+        with torch.no_grad():
+            matrix.left.copy_(loadings.left)
+            matrix.right.copy_(loadings.right)
+            cell.drive.copy_(loadings.inputs)
+    return cell
