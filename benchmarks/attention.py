@@ -177,6 +177,7 @@ def _targets(rows: list[Cost]) -> list[str]:
     costs = {(row.model, row.length): row for row in rows}
     short, long, full = costs["relrnn", 1000], costs["relrnn", 8000], costs["memrnn", 1000]
     eager = costs["eager MemRNN", 1000]
+    whole = {name: 1e3 * costs[name, 1000].seconds / 1000 for name in ("memrnn", "memlstm", "sab")}
     return [
         f"- RelRNN from T = 1,000 to 8,000: {long.seconds / short.seconds / 8:.2f} times linear in time, "
         f"{long.megabytes / short.megabytes / 8:.2f} in memory (target: at most 1.2); "
@@ -185,6 +186,8 @@ def _targets(rows: list[Cost]) -> list[str]:
         f"(target: 20), {eager.seconds / short.seconds:.0f} times less time (target: 15).",
         f"- MemRNN at T = 1,000 against an eager one: {eager.megabytes / full.megabytes:.0f} times less memory "
         f"(target: 5), {eager.seconds / full.seconds:.1f} times less time.",
+        f"- Milliseconds per step at T = 1,000: MemRNN {whole['memrnn']:.3f}, MemLSTM {whole['memlstm']:.3f}, "
+        f"SAB {whole['sab']:.3f} (target on a GPU: at most 0.1).",
     ]
 
 

@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 import torch
 
+from mnemoscope.kernels.attention_scans import Weights
 from mnemoscope.kernels.screened_cpu import backward_on_cpu, forward_on_cpu
-from mnemoscope.kernels.screened_types import EMPTY, Screening, Start, Weights
+from mnemoscope.kernels.screened_types import EMPTY, Screening, Start
 
 pytest.importorskip("triton")
 from mnemoscope.kernels import triton_screened as kernels

@@ -11,7 +11,8 @@ from torch.func import functional_call
 import mnemoscope as ms
 from mnemoscope.cells import GRU, LSTM, Elman, Stack
 from mnemoscope.cells.state import leaves
-from mnemoscope.memory.attention import Attentive, FullHistory, RelevanceScreen
+from mnemoscope.memory.attention import Attentive, FullHistory, RelevanceScreen, SparseBacktracking
+from mnemoscope.memory.attention.fused import fused_scan
 from mnemoscope.memory.attention.history import History
 from mnemoscope.memory.attention.normalisation import TopK
 from tests.slow import representatives
@@ -162,11 +163,12 @@ def test_second_derivatives_match_the_loop_or_raise():
     assert torch.autograd.grad(ms.scan(cell, xs, backend="loop")[0].sum(), xs, create_graph=True)[0].requires_grad
 
 
-@pytest.mark.parametrize("name", ["memrnn", "rellstm", "relrnn"])
+@pytest.mark.parametrize("name", ["memgru", "memrnn", "rellstm", "relrnn", "sab"])
 @pytest.mark.parametrize("batched", [True, False])
 def test_batched_gradients_match_single_ones_or_raise(name, batched):
-    """A screened scan loops over the vectors; a shared history raises and names the alternative."""
-    cell, xs = ms.registry.cells.load(name)(3, 6).double(), torch.randn(6, 2, 3).double().requires_grad_()
+    """A fused scan loops over the vectors; a shared history raises and names the alternative."""
+    cell = Attentive(GRU(3, 6), FullHistory()) if name == "memgru" else ms.registry.cells.load(name)(3, 6)
+    cell, xs = cell.double(), torch.randn(6, 2, 3).double().requires_grad_()
 
     def pulled(outputs, g):
         return torch.autograd.grad(outputs, xs, g, retain_graph=True)[0]
@@ -179,7 +181,7 @@ def test_batched_gradients_match_single_ones_or_raise(name, batched):
     outputs = ms.scan(cell, xs)[0]
     vectors = torch.randn(3, *outputs.shape).double()
     expected = torch.stack([pulled(outputs, g) for g in vectors])
-    if name == "memrnn":
+    if name == "memgru":
         with pytest.raises(RuntimeError, match=r"one gradient at a time.*backend='loop'"):
             together(outputs, vectors)
         outputs = ms.scan(cell, xs, backend="loop")[0]
@@ -255,15 +257,14 @@ def test_a_screened_network_has_a_fixed_point():
     assert dynamics.residual(dynamics.flatten(state)).norm() < 1e-12
 
 
-@pytest.mark.parametrize("name", ["memrnn", "relgru", "sab"])
+@pytest.mark.parametrize("past", [FullHistory(), RelevanceScreen(3, 4), SparseBacktracking(3, 2)])
 @pytest.mark.parametrize("backward", [True, False])
-def test_a_scan_frees_its_history(name, backward, monkeypatch):
+def test_a_scan_frees_its_history(past, backward, monkeypatch):
     """Memory is freed immediately, without the garbage collector, which cannot follow cycles through a graph."""
     stored = []
     begin = History.__init__
     monkeypatch.setattr(History, "__init__", lambda self, *args: (begin(self, *args), stored.append(ref(self)))[0])
-    cell = ms.registry.cells.load(name)(3, 6)
-    outputs, state = ms.scan(cell, torch.randn(12, 2, 3))
+    outputs, state = ms.scan(Attentive(GRU(3, 6), past), torch.randn(12, 2, 3))
     if backward:
         outputs.sum().backward()
     assert len(stored) == 1
@@ -290,6 +291,59 @@ def test_fused_screen_continues_from_any_state_with_its_gradient(kind, past, opt
         total = (outputs * torch.arange(12.0)).sum() + sum(part.square().sum() for part in learned)
         found.append([outputs, *leaves(last), *torch.autograd.grad(total, [xs, *cell.parameters()], allow_unused=True)])
     assert gap(*([one for one in each if one is not None] for each in found)) <= 1e-11
+
+
+@pytest.mark.parametrize(
+    ("kind", "past", "options"),
+    [
+        ("elman", FullHistory(), {}),
+        ("lstm", FullHistory(), {"alignment": "dot", "scale": 0.5}),
+        ("lstm", SparseBacktracking(3, 2, 4), {"scale": 0.5}),
+        ("elman", SparseBacktracking(1, 3, None), {"alignment": "dot"}),
+    ],
+)
+def test_fused_history_continues_from_any_state_with_its_gradient(kind, past, options):
+    """Both passes take more than one chunk of the products over earlier rows."""
+    cell = Attentive(CELLS[kind](), past, **options).double()
+    xs = torch.randn(42, 3, 5, dtype=torch.float64, requires_grad=True)
+    scan = "full" if isinstance(past, FullHistory) else "sparse"
+    found = []
+    for backend in ("loop", "fused"):
+        _, state = ms.scan(cell, xs[:5], backend="loop")
+        fast = cell.fast_path(xs[5:], state, None)
+        assert fast.name == f"scan with {scan} attention ({'tanh' if kind == 'elman' else 'lstm'}, cpu)"
+        outputs, last = ms.scan(cell, xs[5:], state, backend=backend)
+        learned = (*leaves(last.inner), last.s, last.rows)
+        weights = torch.arange(1.0, 1 + outputs.shape[-1])
+        total = (outputs * weights).sum() + sum(part.square().sum() for part in learned)
+        found.append([outputs, *leaves(last), *torch.autograd.grad(total, [xs, *cell.parameters()])])
+    assert gap(*found) <= 1e-11
+
+
+def test_the_last_state_alone_has_a_gradient():
+    """None of the outputs has a gradient then, nor the rows."""
+    cell = Attentive(LSTM(5, 12), FullHistory()).double()
+    xs = torch.randn(5, 2, 5, dtype=torch.float64, requires_grad=True)
+    ends = (ms.scan(cell, xs, backend=backend)[1].inner.c.sum() for backend in ("loop", "fused"))
+    assert gap(*([torch.autograd.grad(end, xs)[0]] for end in ends)) <= 1e-12
+
+
+@pytest.mark.parametrize(
+    ("past", "change", "reason"),
+    [
+        (FullHistory(), {"filled": 0}, "empty"),
+        (SparseBacktracking(1), {"filled": 0}, "empty"),
+        (SparseBacktracking(2), {"phase": 1}, "at different steps"),
+        (SparseBacktracking(2, 3, 4, "released"), {}, "only attention with"),
+    ],
+)
+def test_states_and_scores_that_are_not_fused_take_the_shared_history(past, change, reason):
+    cell, xs = Attentive(LSTM(5, 12), past).double(), torch.randn(4, 2, 5, dtype=torch.float64)
+    state = ms.scan(cell, xs)[1]
+    for name, value in change.items():
+        getattr(state, name)[0] = value
+    assert reason in fused_scan(cell, xs, state, None).reason
+    assert cell.fast_path(xs, state, None).name == "shared history"
 
 
 @pytest.mark.parametrize("name", ["tanh", "relu", "modrelu", "logistic", "linear"])

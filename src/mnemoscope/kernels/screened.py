@@ -22,26 +22,21 @@ from torch import Tensor
 
 from mnemoscope.base.array_types import Float
 from mnemoscope.kernels.activation import ACTIVATIONS
+from mnemoscope.kernels.attention_scans import Weights, no_attention_scan, refuse_second_derivatives
 from mnemoscope.kernels.batched_gradients import loop_over_batch
-from mnemoscope.kernels.devices import no_triton, useful_threads
+from mnemoscope.kernels.devices import useful_threads
 from mnemoscope.kernels.screened_cpu import backward_on_cpu, forward_on_cpu
-from mnemoscope.kernels.screened_types import ScanGradients, Screening, Start, Trace, Weights
+from mnemoscope.kernels.screened_types import ScanGradients, Screening, Start, Trace
 
-MOST_UNITS, MOST_SLOTS = 128, 64
-"""Largest numbers of units and slots that a program on a GPU holds in registers."""
+MOST_SLOTS = 64
+"""Largest number of slots that a program on a GPU holds in registers."""
 
 
 def no_screened_scan(device: torch.device, dtype: torch.dtype, options: Screening, hidden: int) -> str | None:
     """Return the reason why there is no fused screened scan for these arguments, or None if there is one."""
-    if options.cell != "lstm" and options.cell not in ACTIVATIONS:
-        return f"{options.cell!r} has no description in mnemoscope.kernels.ACTIVATIONS"
-    if device.type == "cpu":
-        return None if dtype in (torch.float32, torch.float64) else f"it computes in float32 or float64, not in {dtype}"
-    reason = no_triton("screened scan", device)
-    if reason is None and dtype != torch.float32:
-        return f"the screened scan on a GPU computes in float32, not in {dtype}"
-    if reason is None and (hidden > MOST_UNITS or options.slots > MOST_SLOTS):
-        return f"the screened scan on a GPU takes up to {MOST_UNITS} units and {MOST_SLOTS} slots"
+    reason = no_attention_scan("screened scan", device, dtype, options.cell, hidden)
+    if reason is None and device.type != "cpu" and options.slots > MOST_SLOTS:
+        return f"the screened scan on a GPU takes up to {MOST_SLOTS} slots"
     return reason
 
 
@@ -74,11 +69,7 @@ class _Screened(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
-        if torch.is_grad_enabled():
-            raise RuntimeError(
-                "Second derivatives through a shared history of attention are not implemented. Run the steps with "
-                "scan(..., backend='loop')."
-            )
+        refuse_second_derivatives()
         options: Screening = ctx.options
         us, *saved = ctx.saved_tensors
         start, weights, trace = Start(*saved[:4]), Weights(*saved[4:9]), Trace(*saved[9:])

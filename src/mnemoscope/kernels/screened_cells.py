@@ -1,4 +1,4 @@
-"""Steps of the cells of a screened scan on the CPU, and their gradients."""
+"""Steps of the cells of a scan with attention on the CPU, and their gradients."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import torch
 from torch import Tensor
 
 from mnemoscope.kernels.activation import ACTIVATIONS
-from mnemoscope.kernels.screened_types import Screening, Start, Trace
 
 
 class ElementwiseSteps:
@@ -50,9 +49,8 @@ class ElementwiseGradient:
     carried: Tensor | None = None
     """Gradient of the memory c before the present step; None without such a memory."""
 
-    def __init__(self, trace: Trace, bias: Tensor | None, options: Screening) -> None:
-        self.phi = ACTIVATIONS[options.cell]
-        hs = trace.rows[options.slots :, :, : trace.outputs.shape[-1]]
+    def __init__(self, name: str, hs: Tensor, bias: Tensor | None) -> None:
+        self.phi = ACTIVATIONS[name]
         gates = self.phi.gates(hs, bias)
         self.gates = list(zip(*(gate.unbind() for gate in gates), strict=True)) if gates else [()] * len(hs)
 
@@ -81,15 +79,23 @@ class LSTMGradient:
         self.carried.mul_(self.forget[t])
 
 
-def build_steps(us: Tensor, start: Start, bias: Tensor | None, options: Screening) -> ElementwiseSteps | LSTMSteps:
-    """Return the steps of a cell."""
-    return ElementwiseSteps(options.cell, bias, start.s) if start.c is None else LSTMSteps(us, start.c)
+def build_steps(
+    cell: str, us: Tensor, s: Tensor, c: Tensor | None, bias: Tensor | None
+) -> ElementwiseSteps | LSTMSteps:
+    """Return the steps of a cell; `c` is the first memory of an LSTM."""
+    return ElementwiseSteps(cell, bias, s) if c is None else LSTMSteps(us, c)
 
 
 def build_gradient(
-    trace: Trace, start: Start, bias: Tensor | None, options: Screening, into_c: Tensor | None
+    cell: str,
+    hs: Tensor,
+    bias: Tensor | None,
+    gates: Tensor | None,
+    cs: Tensor | None,
+    c: Tensor | None,
+    into_c: Tensor | None,
 ) -> ElementwiseGradient | LSTMGradient:
-    """Return the gradients of a cell's steps."""
-    if start.c is None or trace.gates is None or trace.c is None:
-        return ElementwiseGradient(trace, bias, options)
-    return LSTMGradient(trace.gates, trace.c, start.c, into_c)
+    """Return the gradients of a cell's steps; `hs` are its states, `gates`, `cs` and the first `c` those of an LSTM."""
+    if gates is None or cs is None or c is None:
+        return ElementwiseGradient(cell, hs, bias)
+    return LSTMGradient(gates, cs, c, into_c)

@@ -6,15 +6,16 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
+from mnemoscope.kernels.attention_scans import Weights
 from mnemoscope.kernels.screened_cells import build_gradient, build_steps
-from mnemoscope.kernels.screened_types import EMPTY, OutputGradients, ScanGradients, Screening, Start, Trace, Weights
+from mnemoscope.kernels.screened_types import EMPTY, OutputGradients, ScanGradients, Screening, Start, Trace
 
 
 def forward_on_cpu(us: Tensor, start: Start, weights: Weights, options: Screening) -> Trace:
     """Run all steps in preallocated buffers."""
     time, batch, width = us.shape
     size, nu = start.s.shape[1], options.short_term
-    core = build_steps(us, start, weights.bias, options)
+    core = build_steps(options.cell, us, start.s, start.c, weights.bias)
     both = torch.cat([weights.recurrent, weights.query]).T.contiguous()
     key = weights.key.T.contiguous()
     # the drive with room for queries; becomes gates (or h) and queries in place
@@ -75,7 +76,8 @@ def backward_on_cpu(
     """Run the steps in reverse."""
     into_outputs, into_h, into_c, into_rows = grads
     time, batch, size = trace.outputs.shape
-    core = build_gradient(trace, start, weights.bias, options, into_c)
+    hs = trace.rows[options.slots :, :, :size]
+    core = build_gradient(options.cell, hs, weights.bias, trace.gates, trace.c, start.c, into_c)
     both = torch.cat([weights.recurrent, weights.query]).contiguous()
     width = len(weights.recurrent)
     held, into_held = trace.last.clone(), into_rows.clone()

@@ -31,19 +31,6 @@ class Screening:
         return self.short_term + self.relevant
 
 
-class Weights(NamedTuple):
-    """Parameters of a scan."""
-
-    recurrent: Float[Tensor, "gates hidden"]
-    """Recurrent weights, applied to s_{t-1}: all gates of an LSTM (i, f, g, o), or V."""
-    bias: Float[Tensor, " hidden"] | None
-    """Bias of modReLU."""
-    query: Float[Tensor, "hidden hidden"]
-    key: Float[Tensor, "hidden hidden"]
-    direction: Float[Tensor, " hidden"] | None
-    """v_a of the additive alignment; None: scaled dot product."""
-
-
 class Start(NamedTuple):
     """The state before the first step."""
 

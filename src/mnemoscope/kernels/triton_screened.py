@@ -14,9 +14,18 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from mnemoscope.kernels.attention_scans import Weights
 from mnemoscope.kernels.devices import on_device
-from mnemoscope.kernels.screened_types import OutputGradients, ScanGradients, Screening, Start, Trace, Weights
-from mnemoscope.kernels.triton_parts import nonlinear, pull_back
+from mnemoscope.kernels.screened_types import OutputGradients, ScanGradients, Screening, Start, Trace
+from mnemoscope.kernels.triton_attention_parts import (
+    cell_step,
+    compared,
+    pull_cell,
+    pull_scores,
+    transposed,
+    transposed_times,
+    vector,
+)
 
 
 def forward(us: Tensor, start: Start, weights: Weights, options: Screening) -> Trace:
@@ -33,7 +42,7 @@ def forward(us: Tensor, start: Start, weights: Weights, options: Screening) -> T
     c = us.new_empty(time, batch, size) if lstm else None
     last, score = torch.empty_like(rows[:slots]), start.score.T.clone(memory_format=torch.contiguous_format)
     trace = Trace(outputs, queries, rows, attention, moved, dropped, gates, c, last, score)
-    _launch(_forward, (us, start.s, start.c), weights, trace, options)
+    _launch(_forward, (us, start.s, start.c), transposed(weights), trace, options)
     return trace
 
 
@@ -77,39 +86,6 @@ def _launch(kernel: Any, given: tuple, weights: Weights, others: tuple, options:
         )
 
 
-@triton.jit
-def _vector(at, columns, size):
-    return tl.load(at + columns, mask=columns < size, other=0.0)
-
-
-@triton.jit
-def _matrix(W, columns, size):
-    inside = (columns < size)[:, None] & (columns < size)[None, :]
-    return tl.load(W + columns[:, None] * size + columns[None, :], mask=inside, other=0.0)
-
-
-@triton.jit
-def _times(W, x, columns, size):
-    """Return `W x`."""
-    return tl.sum(_matrix(W, columns, size) * x[None, :], 1)
-
-
-@triton.jit
-def _transposed_times(W, x, columns, size):
-    """Return `W^T x`."""
-    return tl.sum(_matrix(W, columns, size) * x[:, None], 0)
-
-
-@triton.jit
-def _compared(query, keys, direction, shrink, ADDITIVE: tl.constexpr):
-    """Return the scores, and for the additive alignment the tanh in them."""
-    if ADDITIVE:
-        bent = nonlinear(query[None, :] + keys, 0.0, "tanh")
-        return tl.sum(direction[None, :] * bent, 1), bent
-    else:
-        return tl.sum((query * shrink)[None, :] * keys, 1), keys
-
-
 @triton.jit(do_not_specialize=["time", "batch"])
 def _forward(
     us,
@@ -144,7 +120,6 @@ def _forward(
     NORMALISED: tl.constexpr,
 ):
     SLOTS: tl.constexpr = NU + RHO
-    WIDTH: tl.constexpr = 4 if CELL == "lstm" else 1
     b = tl.program_id(0).to(tl.int64)
     columns = tl.arange(0, COLUMNS)
     slots = tl.arange(0, PLACES)
@@ -156,42 +131,22 @@ def _forward(
     place = slots.to(tl.int64)
     in_ring = slots < NU
     in_set = (slots >= NU) & (slots < SLOTS)
-    s = _vector(s0 + b * size, columns, size)
+    s = vector(s0 + b * size, columns, size)
     c = s
     own = s
     direction = s
     if CELL == "lstm":
-        c = _vector(c0 + b * size, columns, size)
+        c = vector(c0 + b * size, columns, size)
     if CELL == "modrelu":
-        own = _vector(bias, columns, size)
+        own = vector(bias, columns, size)
     if ADDITIVE:
-        direction = _vector(v, columns, size)
+        direction = vector(v, columns, size)
     for step in range(time):
         t = b * 0 + step  # 64 bits, as b: offsets in memory may exceed 32 bits
         here = (t * batch + b) * size
-        u = us + here * WIDTH
-        z = _vector(u, columns, size) + _times(recurrent, s, columns, size)
-        if CELL == "lstm":
-            gate = gates + here * WIDTH
-            f = _vector(u + size, columns, size) + _times(recurrent + size * size, s, columns, size)
-            g = _vector(u + 2 * size, columns, size) + _times(recurrent + 2 * size * size, s, columns, size)
-            o = _vector(u + 3 * size, columns, size) + _times(recurrent + 3 * size * size, s, columns, size)
-            i = nonlinear(z, 0.0, "logistic")
-            f = nonlinear(f, 0.0, "logistic")
-            g = nonlinear(g, 0.0, "tanh")
-            o = nonlinear(o, 0.0, "logistic")
-            tl.store(gate + columns, i, mask=columns < size)
-            tl.store(gate + size + columns, f, mask=columns < size)
-            tl.store(gate + 2 * size + columns, g, mask=columns < size)
-            tl.store(gate + 3 * size + columns, o, mask=columns < size)
-            c = f * c + i * g
-            tl.store(cs + here + columns, c, mask=columns < size)
-            h = o * nonlinear(c, 0.0, "tanh")
-        else:
-            h = nonlinear(z, own, CELL)
-        h = tl.where(columns < size, h, 0.0)  # a padded logistic unit would be 1/2
-        query = _times(to_query, s, columns, size)
-        key = _times(to_key, h, columns, size)
+        h, c = cell_step(us, recurrent, s, c, own, gates, cs, here, columns, size, CELL)
+        query = transposed_times(to_query, s, columns, size)
+        key = transposed_times(to_key, h, columns, size)
         row = rows + (SLOTS * batch + t * batch + b) * 2 * size
         tl.store(row + columns, h, mask=columns < size)
         tl.store(row + size + columns, key, mask=columns < size)
@@ -219,7 +174,7 @@ def _forward(
         score = tl.where(at_ring, 0.0, score)
 
         valid = score != float("-inf")
-        e, _ = _compared(query, keys, direction, shrink, ADDITIVE)
+        e, _ = compared(query, keys, direction, shrink, ADDITIVE)
         e = tl.where(valid, e, float("-inf"))
         a = tl.exp(e - tl.max(e, 0))
         a = a / tl.sum(a, 0)
@@ -273,7 +228,6 @@ def _backward(
     NORMALISED: tl.constexpr,
 ):
     SLOTS: tl.constexpr = NU + RHO
-    WIDTH: tl.constexpr = 4 if CELL == "lstm" else 1
     b = tl.program_id(0).to(tl.int64)
     columns = tl.arange(0, COLUMNS)
     slots = tl.arange(0, PLACES)
@@ -283,45 +237,40 @@ def _backward(
     keys = tl.load(last + of_slots + size, mask=inside, other=0.0)
     to_values = tl.load(into_rows + of_slots, mask=inside, other=0.0)
     to_keys = tl.load(into_rows + of_slots + size, mask=inside, other=0.0)
-    at_end = _vector(into_h + b * size, columns, size)
+    at_end = vector(into_h + b * size, columns, size)
     ds = tl.zeros([COLUMNS], tl.float32)
     dc = ds
     dv = ds
     own = ds
     direction = ds
     if CELL == "lstm":
-        dc = _vector(into_c + b * size, columns, size)
+        dc = vector(into_c + b * size, columns, size)
     if CELL == "modrelu":
-        own = _vector(bias, columns, size)
+        own = vector(bias, columns, size)
     if ADDITIVE:
-        direction = _vector(v, columns, size)
+        direction = vector(v, columns, size)
     for back in range(time):
         t = b * 0 + time - 1 - back
         here = (t * batch + b) * size
-        g = scale * (_vector(into_outputs + here, columns, size) + ds)
-        query = _vector(queries + here, columns, size)
+        g = scale * (vector(into_outputs + here, columns, size) + ds)
+        query = vector(queries + here, columns, size)
         a = tl.load(attention + (t * SLOTS + slots) * batch + b, mask=slots < SLOTS, other=0.0)
 
         # attention
         share = a * tl.sum(values * g[None, :], 1)
         de = share - a * tl.sum(share, 0)
         to_values += a[:, None] * g[None, :]
-        if ADDITIVE:
-            _, bent = _compared(query, keys, direction, shrink, ADDITIVE)
-            dv += tl.sum(de[:, None] * bent, 0)
-            slope = de[:, None] * direction[None, :] * (1 - bent * bent)
-            to_keys += slope
-            dquery = tl.sum(slope, 0)
-        else:
-            to_keys += (de * shrink)[:, None] * query[None, :]
-            dquery = tl.sum((de * shrink)[:, None] * keys, 0)
+        _, bent = compared(query, keys, direction, shrink, ADDITIVE)
+        into_each, dquery, into_direction = pull_scores(de, bent, query, direction, shrink, ADDITIVE)
+        to_keys += into_each
+        dv += into_direction
         tl.store(into_queries + here + columns, dquery, mask=columns < size)
 
         # the row of this step: all its uses have been counted
         at_ring = slots == t % NU
         dkey = tl.sum(tl.where(at_ring[:, None], to_keys, 0.0), 0)
         dh = g + at_end + tl.sum(tl.where(at_ring[:, None], to_values, 0.0), 0)
-        dh += _transposed_times(to_key, dkey, columns, size)
+        dh += transposed_times(to_key, dkey, columns, size)
         at_end = tl.zeros([COLUMNS], tl.float32)
         tl.store(into_keys + here + columns, dkey, mask=columns < size)
 
@@ -333,48 +282,22 @@ def _backward(
         to_keys = tl.where(at_ring[:, None], from_key[None, :], tl.where(target[:, None], 0.0, to_keys))
         left = rows + (tl.where(t < NU, t, SLOTS + t - NU) * batch + b) * 2 * size
         lost = rows + (tl.load(dropped + t * batch + b) * batch + b) * 2 * size
-        left_value = _vector(left, columns, size)
-        left_key = _vector(left + size, columns, size)
-        lost_value = _vector(lost, columns, size)
-        lost_key = _vector(lost + size, columns, size)
+        left_value = vector(left, columns, size)
+        left_key = vector(left + size, columns, size)
+        lost_value = vector(lost, columns, size)
+        lost_key = vector(lost + size, columns, size)
         values = tl.where(target[:, None], lost_value[None, :], values)
         values = tl.where(at_ring[:, None], left_value[None, :], values)
         keys = tl.where(target[:, None], lost_key[None, :], keys)
         keys = tl.where(at_ring[:, None], left_key[None, :], keys)
 
         # the cell
-        into = drive + here * WIDTH
-        ds = _transposed_times(to_query, dquery, columns, size)
-        if CELL == "lstm":
-            gate = gates + here * WIDTH
-            i = _vector(gate, columns, size)
-            f = _vector(gate + size, columns, size)
-            n = _vector(gate + 2 * size, columns, size)
-            o = _vector(gate + 3 * size, columns, size)
-            seen = nonlinear(_vector(cs + here, columns, size), 0.0, "tanh")
-            if t > 0:
-                before = _vector(cs + here - batch * size, columns, size)
-            else:
-                before = _vector(c0 + b * size, columns, size)
-            dc += dh * o * (1 - seen * seen)
-            dz = dc * n * i * (1 - i)
-            tl.store(into + columns, dz, mask=columns < size)
-            ds += _transposed_times(recurrent, dz, columns, size)
-            dz = dc * before * f * (1 - f)
-            tl.store(into + size + columns, dz, mask=columns < size)
-            ds += _transposed_times(recurrent + size * size, dz, columns, size)
-            dz = dc * i * (1 - n * n)
-            tl.store(into + 2 * size + columns, dz, mask=columns < size)
-            ds += _transposed_times(recurrent + 2 * size * size, dz, columns, size)
-            dz = dh * seen * o * (1 - o)
-            tl.store(into + 3 * size + columns, dz, mask=columns < size)
-            ds += _transposed_times(recurrent + 3 * size * size, dz, columns, size)
-            dc = dc * f
-        else:
-            h = _vector(rows + (SLOTS * batch + t * batch + b) * 2 * size, columns, size)
-            dz = pull_back(dh, h, own, CELL)
-            tl.store(into + columns, dz, mask=columns < size)
-            ds += _transposed_times(recurrent, dz, columns, size)
+        h = vector(rows + (SLOTS * batch + t * batch + b) * 2 * size, columns, size)
+        before = tl.where(t > 0, here - batch * size, -1)
+        ds, dc = pull_cell(
+            dh, dc, h, own, recurrent, gates, cs, c0 + b * size, drive, here, before, columns, size, CELL
+        )
+        ds += transposed_times(to_query, dquery, columns, size)
     tl.store(into_s + b * size + columns, ds, mask=columns < size)
     tl.store(directions + b * size + columns, dv, mask=columns < size)
     if CELL == "lstm":

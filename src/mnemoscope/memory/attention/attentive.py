@@ -14,7 +14,7 @@ from mnemoscope.cells.cell import Box, Step, check_input
 from mnemoscope.cells.fast_path import FastPath, NoFastPath
 from mnemoscope.cells.unrolled import hold_masked, prepared_steps
 from mnemoscope.memory.attention.bounds import screened_box
-from mnemoscope.memory.attention.fused import fused_screen
+from mnemoscope.memory.attention.fused import fused_scan
 from mnemoscope.memory.attention.past import ALIGNMENTS, AttentiveCell, Past
 from mnemoscope.memory.attention.scan_memory import Attended, ScanMemory
 from mnemoscope.memory.attention.state import Slots
@@ -35,8 +35,8 @@ class Attentive(AttentiveCell):
     without bound. With scale = 0.5 it is bounded: if all |h| and |s| are at most 1, so are the next, because n is a
     tanh and c a mean. LSTM and tanh cells have |h| <= 1 for any input.
 
-    A scan stores each state once, without copies for the steps that read it: its memory is linear in time. Screens
-    around Elman and LSTM cells run as one operator (`fused`). Second derivatives need `backend="loop"`.
+    A scan stores each state once, without copies for the steps that read it: its memory is linear in time. Around Elman
+    and LSTM cells it is one operator (`fused`). Second derivatives need `backend="loop"`.
 
     Args:
         cell: the wrapped cell; its output must be a real tensor of its state.
@@ -127,7 +127,7 @@ class Attentive(AttentiveCell):
 
     def fast_path(self, xs: Tensor, state: Any, mask: Tensor | None) -> FastPath | NoFastPath:
         self._check(state)
-        fused = fused_screen(self, xs, state, mask)
+        fused = fused_scan(self, xs, state, mask)
         if isinstance(fused, FastPath):
             return fused
         return FastPath("shared history", lambda: self._scan(xs, state, mask))

@@ -35,7 +35,7 @@ class BacktrackingState(NamedTuple):
     filled: Float[Tensor, "batch slots"]
     """1 where a slot holds a state, 0 where it is empty."""
     phase: Float[Tensor, "batch 1"]
-    """Number of steps so far, modulo `SparseBacktracking.period`."""
+    """Number of steps taken, modulo `SparseBacktracking.period`."""
 
     @property
     def output(self) -> Float[Tensor, "batch features"]:

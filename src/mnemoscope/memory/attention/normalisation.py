@@ -8,13 +8,12 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Bool, Float
+from mnemoscope.kernels.sparse_attention_types import EPSILON as EPSILON
 
 HeadWeights = Float[Tensor, "slots batch heads"]
 Valid = Bool[Tensor, "slots batch"]
 EMPTY_SCORE = -1e30
 """Score of an empty slot: so low that its weight is 0, but finite, so that a memory of empty slots gives no NaN."""
-EPSILON = 1e-7
-"""Added to sums that may be 0, as in the code released by Ke et al."""
 
 
 @dataclass(frozen=True)
