@@ -2,12 +2,14 @@
 
     python benchmarks/attention.py --keep
     python benchmarks/attention.py --device cuda --keep
+    python benchmarks/attention.py --models memrnn sab --keep
 
 Forward and backward pass of networks of 128 units, batch 10, as in Kerg, Fig 2 (centre). "eager MemRNN" is the naive
 implementation: a list of states, stacked and attended to at every step. A short warm-up precedes each measurement.
 Memory is the rise of the peak: of resident memory in a new process on the CPU, of allocated memory on a GPU. Slopes are
 those of log seconds and log megabytes against log T, between the shortest length of at least 1,000 and the longest: 1
-is linear, 2 quadratic. Below the table the numbers are compared with their targets.
+is linear, 2 quadratic. Below the table the numbers are compared with their targets. With `--models`, only these are
+measured, and the rows of the others are those of the last results.
 """
 
 from __future__ import annotations
@@ -92,13 +94,16 @@ def main() -> None:
     if options.one:
         print(json.dumps(asdict(_measure(options.one, options.length, options.device))))
         return
-    rows = []
-    for model, lengths in LENGTHS.items():
-        for length in lengths:
-            rows.append(_least_cost(model, length, options.device, options.repeats))
-            last = rows[-1]
-            print(f"{model:14} T = {length:5}: {last.seconds:8.3f} s, {last.megabytes:8.1f} MB", flush=True)
     results, name = folder(options.keep), f"attention_{options.device}"
+    measured = {}
+    if options.models:
+        last = json.loads((results / f"{name}.json").read_text())["rows"]
+        measured = {(row["model"], row["length"]): Cost(**row) for row in last}
+    for model in options.models or LENGTHS:
+        for length in LENGTHS[model]:
+            row = measured[model, length] = _least_cost(model, length, options.device, options.repeats)
+            print(f"{model:14} T = {length:5}: {row.seconds:8.3f} s, {row.megabytes:8.1f} MB", flush=True)
+    rows = [measured[model, length] for model, lengths in LENGTHS.items() for length in lengths]
     write_json(results / f"{name}.json", units=UNITS, batch=BATCH, rows=[asdict(row) for row in rows])
     (results / f"{name}.md").write_text(_table(rows, options.device))
     print((results / f"{name}.md").read_text())
@@ -195,6 +200,7 @@ def _options() -> argparse.Namespace:
     parser = option_parser(__doc__)
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
     parser.add_argument("--repeats", type=int, default=2, help="measurements, of which the least counts")
+    parser.add_argument("--models", nargs="+", choices=tuple(LENGTHS), help="models to measure; all by default")
     parser.add_argument("--one", choices=tuple(LENGTHS), help=argparse.SUPPRESS)
     parser.add_argument("--length", type=int, default=1000, help=argparse.SUPPRESS)
     return parser.parse_args()

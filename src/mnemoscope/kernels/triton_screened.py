@@ -27,6 +27,9 @@ from mnemoscope.kernels.triton_attention_parts import (
     vector,
 )
 
+WARPS = 8
+"""Warps of a program, if it has more than 64 units."""
+
 
 def forward(us: Tensor, start: Start, weights: Weights, options: Screening) -> Trace:
     """Run all steps; return the results for the backward pass."""
@@ -82,7 +85,7 @@ def _launch(kernel: Any, given: tuple, weights: Weights, others: tuple, options:
             CELL=options.cell,
             ADDITIVE=weights.direction is not None,
             NORMALISED=options.normalised,
-            num_warps=8 if columns > 64 else 4,
+            num_warps=WARPS if columns > 64 else 4,
         )
 
 
