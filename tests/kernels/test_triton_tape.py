@@ -7,14 +7,14 @@ from mnemoscope.kernels.tape import _backward, _forward
 from mnemoscope.kernels.tape_types import Layout, Start, TapeOptions, Weights
 
 pytest.importorskip("triton")
-from mnemoscope.kernels import triton_tape as kernels
+from mnemoscope.kernels import triton_controllers as controllers, triton_tape as kernels
 from tests.slow import slow
 
 GPU = torch.cuda.is_available()
 DEVICE = "cuda" if GPU else "cpu"
 
 
-def problem(controller, options, units=5, numbers=3, slots=6, time=2, batch=2):
+def problem(controller, options, units=5, numbers=3, slots=6, time=2, batch=1):
     torch.manual_seed(0)
     new = torch.randn
     layers = {"lstm": 1, "layers": 2, "feed-forward": 1}[controller]
@@ -36,11 +36,16 @@ def moved(parts, to, dtype):
 
 
 @pytest.mark.parametrize(
-    ("controller", "reach", "least", "limit", "tile"),
-    [("lstm", 1, 0.0, None, 4096), *slow(("layers", 2, 1.0, 0.3, 32), ("feed-forward", 0, 0.0, None, 32))],
+    ("controller", "reach", "least", "limit", "tile", "largest"),
+    [
+        ("lstm", 1, 0.0, None, 4096, controllers.LARGEST),
+        ("layers", 2, 1.0, 0.3, 32, controllers.LARGEST),
+        *slow(("feed-forward", 0, 0.0, None, 32, 0), ("layers", 1, 1.0, None, 32, 0)),
+    ],
 )
-def test_the_kernels_equal_the_steps_on_a_cpu(controller, reach, least, limit, tile, monkeypatch):
+def test_the_kernels_equal_the_steps_on_a_cpu(controller, reach, least, limit, tile, largest, monkeypatch):
     monkeypatch.setattr(kernels, "TILE", tile)  # blocks of two rows
+    monkeypatch.setattr(controllers, "LARGEST", largest)
     options = TapeOptions(1, 1, reach, least, limit)
     us, start, weights, grads = problem(controller, options)
     exact, by = Start(*moved(start, "cpu", torch.float64)), Weights(*moved(weights, "cpu", torch.float64))

@@ -1,7 +1,7 @@
 """The steps of a tape with one write head and one read head on a GPU (see `tape`): one kernel per time step.
 
 A program takes one sequence. It computes the parameters of the heads from their raw outputs, addresses, writes and
-reads. The controller runs between these kernels as products of torch. The forward pass stores the memory and the
+reads. The controller runs between these kernels. The forward pass stores the memory and the
 weights of every step, and the backward pass computes everything else again. The memory is read in blocks of rows, so
 that a program needs few registers; a program never reads what it has written, except after a barrier.
 """
@@ -17,8 +17,8 @@ from torch import Tensor
 
 from mnemoscope.base.array_types import Float
 from mnemoscope.kernels.devices import on_device
-from mnemoscope.kernels.tape_controllers import build_gradient, build_steps
 from mnemoscope.kernels.tape_types import Start, TapeOptions, Weights
+from mnemoscope.kernels.triton_controllers import build_gradient, build_steps, product
 from mnemoscope.kernels.triton_parts import nonlinear
 
 TILE = 4096
@@ -43,7 +43,7 @@ def forward(us: Tensor, start: Start, weights: Weights, options: TapeOptions) ->
     """Run all steps; return the results for the backward pass."""
     time, batch, _ = us.shape
     new, (numbers, slots) = us.new_empty, start.memory.shape[1:]
-    core = build_steps(us, start.h, start.c, weights.recurrent)
+    core = build_steps(us, start, weights.recurrent)
     trace = TapeTrace(
         core.made,
         core.hs,
@@ -61,7 +61,7 @@ def forward(us: Tensor, start: Start, weights: Weights, options: TapeOptions) ->
     with on_device(us):
         for t in range(time):
             h = core.step(t, flat[t], reader)
-            torch.addmm(weights.bias, h, to_heads, out=trace.head_outputs[t])
+            product(h, to_heads, trace.head_outputs[t], weights.bias)
             _forward_step[(batch,)](*tensors, t, batch, numbers, slots, options.least_strength, **sizes)
     return trace
 
@@ -72,7 +72,12 @@ def backward(
     """Return the gradients of the drive, the start and the weights, in their order."""
     grad_hidden, grad_reads, grad_h, grad_c, *ends = grads
     core = build_gradient(trace.made, trace.hs, trace.cs, h0, c0, weights.recurrent, grad_c)
-    into, grad_reads = torch.empty_like(trace.head_outputs), grad_reads.contiguous()
+    into, reader, to_heads = (
+        torch.empty_like(trace.head_outputs),
+        weights.reader.contiguous(),
+        weights.heads.contiguous(),
+    )
+    grad_hidden, grad_reads, grad_h = (part.contiguous() for part in (grad_hidden, grad_reads, grad_h))
     g, grad_write, grad_read = (part.clone(memory_format=torch.contiguous_format) for part in ends)
     carried = torch.zeros_like(grad_reads[0])
     (_, batch, numbers, slots), limit = trace.memory.shape, options.gradient_limit
@@ -81,9 +86,10 @@ def backward(
         for t in reversed(range(len(trace.hs))):
             tensors = (*trace[3:7], grad_reads, carried, g, grad_write, grad_read, into)
             _backward_step[(batch,)](*tensors, t, batch, numbers, slots, options.least_strength, limit or 0.0, **sizes)
-            grad_h = torch.addmm(grad_h, into[t], weights.heads).add_(grad_hidden[t])
+            grad_h = product(into[t], to_heads, torch.empty_like(grad_h), grad_h, grad_hidden[t])
             grad_h = core.pull(t, grad_h)
-            carried = (core.into[t] @ weights.reader).view_as(carried)
+            carried = torch.empty_like(carried)
+            product(core.into[t], reader, carried.flatten(1))
             if limit is not None:
                 for part in (grad_h, core.carried, carried):
                     if part is not None:

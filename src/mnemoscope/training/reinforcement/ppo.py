@@ -89,11 +89,11 @@ class PPO:
         )
         returns = advantages + rollout.values
         scaled = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
-        sequences, records = split_episodes(rollout.started), []
+        sequences, records = split_episodes(rollout.started.cpu()), []
         for _ in range(self.epochs):
             for which in sequences.minibatches(self.minibatches):
                 loss, parts = self.loss(agent, rollout, scaled, returns, sequences, which)
-                records.append(parts | {"gradient_norm": self._step(agent, optimiser, loss)})
+                records.append(self._step(agent, optimiser, loss, parts))
         return {name: sum(record[name] for record in records) / len(records) for name in records[0]}
 
     def loss(
@@ -104,51 +104,61 @@ class PPO:
         returns: Float[Tensor, "time batch"],
         sequences: Sequences,
         which: Int[Tensor, " chosen"],
-    ) -> tuple[Float[Tensor, ""], dict[str, float]]:
-        """Return the mean loss over the steps of the sequences `which` of a rollout, and the parts of this loss."""
+    ) -> tuple[Float[Tensor, ""], dict[str, Float[Tensor, ""]]]:
+        """Return the mean loss over the steps of the sequences `which` of a rollout, and the parts of this loss.
+
+        Sequences are on the CPU, so that no index is computed on a GPU, which the CPU would have to wait for.
+        """
         times, mask = sequences.padded_times(which)
-        place = (times, sequences.member[which].expand_as(times))
+        place = times * rollout.actions.shape[1] + sequences.member[which]  # in a rollout whose steps are in one row
+        real = mask.flatten().nonzero().squeeze(1)  # places of real steps among the padded ones
+        device = rollout.values.device
+        padded, steps, real = (index.to(device) for index in (place, place.flatten()[real], real))
         (log_policy, values), _ = agent.run(
-            rollout.observations[place],
+            rollout.observations.flatten(0, 1)[padded],
             first_states(agent, rollout, sequences, which),
-            mask if penalised_modules(agent.cell) else None,  # a penalty is a mean over the real steps
+            mask.to(device) if penalised_modules(agent.cell) else None,  # a penalty is a mean over the real steps
         )
-        log_policy = log_policy[mask]  # (steps, actions), without the padding
+        log_policy = log_policy.flatten(0, 1)[real]  # (steps, actions), without the padding
         actions, old_log_probabilities, advantage, target_values = (
-            each[place][mask] for each in (rollout.actions, rollout.log_probabilities, advantages, returns)
+            each.flatten()[steps] for each in (rollout.actions, rollout.log_probabilities, advantages, returns)
         )
         log_ratio = log_policy.gather(1, actions.unsqueeze(1)).squeeze(1) - old_log_probabilities
         policy = clipped_loss(log_ratio, advantage, self.clip).mean()
-        value = (values[mask] - target_values).square().mean() / 2
+        value = (values.flatten()[real] - target_values).square().mean() / 2
         entropy = -(log_policy.exp() * log_policy).sum(1).mean()
         with torch.no_grad():
             ratio = log_ratio.exp()
             parts = {
-                "policy_loss": policy.item(),
-                "value_loss": value.item(),
-                "entropy": entropy.item(),
-                "divergence": (ratio - 1 - log_ratio).mean().item(),  # estimates KL(old | new), never negative
-                "clipped": ((ratio - 1).abs() > self.clip).float().mean().item(),
+                "policy_loss": policy.detach(),
+                "value_loss": value.detach(),
+                "entropy": entropy.detach(),
+                "divergence": (ratio - 1 - log_ratio).mean(),  # estimates KL(old | new), never negative
+                "clipped": ((ratio - 1).abs() > self.clip).to(ratio.dtype).mean(),
             }
         return policy + self.value * value - self.entropy * entropy, parts
 
-    def _step(self, agent: ActorCritic, optimiser: Optimizer, loss: Tensor) -> float:
+    def _step(
+        self, agent: ActorCritic, optimiser: Optimizer, loss: Tensor, parts: dict[str, Tensor]
+    ) -> dict[str, float]:
+        """Make an optimiser step, and return the parts of the loss and the norm of the gradient."""
         optimiser.zero_grad()
         loss.backward()
         for module in penalised_modules(agent.cell):
             if (penalty := module.penalty()) is not None and penalty.requires_grad:
                 penalty.backward()
-        norm = nn.utils.clip_grad_norm_(agent.parameters(), self.clip_norm).item()
-        if not (isfinite(loss.item()) and isfinite(norm)):
+        norm = nn.utils.clip_grad_norm_(agent.parameters(), self.clip_norm)
+        total, norm, *values = torch.stack([loss.detach(), norm, *parts.values()]).tolist()  # waits for a GPU once
+        if not (isfinite(total) and isfinite(norm)):
             raise NonFiniteLoss(
-                f"The loss is {loss.item()} and its gradient's norm {norm}; lower learning_rate or clip_norm, or "
-                f"change the initial weights."
+                f"The loss is {total} and its gradient's norm {norm}; lower learning_rate or clip_norm, or change the "
+                f"initial weights."
             )
         optimiser.step()
         for matrix in agent.cell.modules():
             if isinstance(matrix, Connectivity):
                 matrix.after_step()
-        return norm
+        return dict(zip(parts, values, strict=True)) | {"gradient_norm": norm}
 
 
 def clipped_loss(

@@ -58,8 +58,8 @@ def collect_rollout(
         first = state if first is None else first
         (log_policy, values), state = agent.step(observations.to(device), state)
         actions = _sample_actions(log_policy)
-        log_probabilities = log_policy.gather(1, actions.unsqueeze(1)).squeeze(1)
-        outcome = environments.step(actions.cpu())
+        log_probabilities = log_policy.gather(1, actions.clamp(min=0).unsqueeze(1)).squeeze(1)
+        outcome = environments.step(_checked_actions(actions.cpu()))
         steps.append((observations, actions, log_probabilities, values, outcome.rewards, started, outcome.ended))
     ahead = reset_states(agent.cell, state, environments.started)
     last_values = agent.step(environments.observations.to(device), ahead)[0].values
@@ -68,15 +68,22 @@ def collect_rollout(
 
 
 def _sample_actions(log_policy: Float[Tensor, "batch actions"]) -> Int[Tensor, " batch"]:
-    if not torch.isfinite(log_policy).all():
+    """Return actions, or -1 if a policy is not finite, which the CPU can only see after waiting for a GPU."""
+    finite = torch.isfinite(log_policy).all()
+    actions = torch.multinomial(torch.where(finite, log_policy.exp(), 1.0), 1).squeeze(1)
+    return torch.where(finite, actions, -1)
+
+
+def _checked_actions(actions: Int[Tensor, " batch"]) -> Int[Tensor, " batch"]:
+    if (actions < 0).any():
         raise NonFiniteLoss(
             "The agent's policy is no longer finite; lower learning_rate or clip_norm, or change the initial weights."
         )
-    return torch.multinomial(log_policy.exp(), 1).squeeze(1)
+    return actions
 
 
 class Sequences(NamedTuple):
-    """Pieces of a rollout that belong to one episode each."""
+    """Pieces of a rollout that belong to one episode each; tensors on the CPU."""
 
     member: Int[Tensor, " sequences"]
     """Environment of each sequence."""
@@ -120,4 +127,5 @@ def split_episodes(started: Bool[Tensor, "time batch"]) -> Sequences:
 def first_states(agent: ActorCritic, rollout: Rollout, sequences: Sequences, which: Int[Tensor, " chosen"]) -> State:
     """Return the states before these sequences: the rollout's first state at its first step, else the initial state."""
     member, at_start = sequences.member[which], sequences.begin[which] == 0
-    return select_states(agent.cell, rollout.first, torch.where(at_start, member, -1))
+    chosen = torch.where(at_start, member, -1).to(rollout.values.device)
+    return select_states(agent.cell, rollout.first, chosen)
