@@ -15,7 +15,7 @@ from mnemoscope.lenses.comparison.delays import delay_products, embed_delays
 from mnemoscope.lenses.comparison.geometry import centred, cka_cosine, procrustes_cosine
 from mnemoscope.lenses.comparison.grouping import scale_to_plane, silhouettes
 from mnemoscope.lenses.comparison.input_operators import fit_input_operators
-from mnemoscope.lenses.comparison.operators import principal_embedding
+from mnemoscope.lenses.comparison.operators import fit_operators, principal_embeddings
 from mnemoscope.lenses.comparison.planted import DYNAMICS, planted_activity
 from mnemoscope.lenses.comparison.surrogates import draw_surrogate
 from mnemoscope.lenses.comparison.topology import Point, _exchanged, _redrawn, portrait_distance
@@ -107,7 +107,7 @@ def test_delays_stay_within_trials_of_unequal_length():
     with pytest.raises(ValueError, match="Pass fewer delays"):
         embed_delays(activity, 5)
     with pytest.raises(ValueError, match="the longest has 3"):
-        delay_products(activity[:, 1:], 2, 2)
+        delay_products([activity[:, 1:]], 2, 2)
 
 
 @pytest.mark.parametrize(("delays", "interval"), [(1, 1), (4, 1), (3, 2), (2, 5)])
@@ -118,10 +118,11 @@ def test_products_of_the_embedding_need_no_embedding(activity, delays, interval,
     embedded = embed_delays(activity, delays, interval)
     before, after = (part.reshape(-1, embedded.shape[2]) for part in (embedded[:-1], embedded[1:]))
     followed, rows = ~np.isnan(after).any(1), embedded[~np.isnan(embedded).any(2)]
-    found = delay_products(activity, delays, interval)
-    assert np.allclose(found.all, rows.T @ rows, atol=1e-12)
-    assert np.allclose(found.before, before[followed].T @ before[followed], atol=1e-12)
-    assert np.allclose(found.following, before[followed].T @ after[followed], atol=1e-12)
+    found = delay_products([activity[::-1].copy() if activity.shape[1] == 3 else activity, activity], delays, interval)
+    assert np.allclose(found.all[1], rows.T @ rows, atol=1e-12)
+    last = found.last[1]
+    assert np.allclose(found.all[1] - last.T @ last, before[followed].T @ before[followed], atol=1e-12)
+    assert np.allclose(found.following[1], before[followed].T @ after[followed], atol=1e-12)
 
 
 @pytest.mark.parametrize("units", [4, 40, 70], ids=["few units", "few steps", "many units"])
@@ -138,17 +139,17 @@ def test_the_operator_is_the_regression_on_singular_vectors(units, missing):
     V[present] = vectors[:, :5]
     before, after = (part[present[1:]] for part in (V[:-1], V[1:]))
     expected = np.linalg.lstsq(before, after, rcond=None)[0].T
-    embedding = principal_embedding(activity, 3)
-    found = embedding.operator(5, 0.0)
+    (embedding,) = principal_embeddings([activity], 3)
+    (found,) = fit_operators([embedding], [5], 5, 0.0)
     assert np.allclose(np.abs(found), np.abs(expected), atol=1e-8)  # singular vectors have arbitrary signs
     assert np.allclose(np.linalg.eigvals(found).prod(), np.linalg.eigvals(expected).prod(), atol=1e-8)
     shares = np.cumsum(singular_values**2) / (singular_values**2).sum()
-    assert np.allclose(embedding.variance, shares[: len(embedding.variance)])
+    assert np.allclose([embedding.variance(rank) for rank in range(1, 6)], shares[:5])
 
 
 def test_missing_directions_are_padded_with_zeros():
     activity = normal(20, 4, 2) @ normal(2, 5, seed=1)
-    operator = principal_embedding(activity, 1).operator(4, 0.0)
+    (operator,) = fit_operators(principal_embeddings([activity], 1), [4], 4, 0.0)
     assert np.abs(operator[:2, :2]).min() > 0
     assert np.abs(operator[2:]).max() == np.abs(operator[:, 2:]).max() == 0
 
@@ -156,7 +157,7 @@ def test_missing_directions_are_padded_with_zeros():
 def test_leading_singular_values_are_those_of_the_whole_embedding():
     for shape in ((6, 2, 40), (50, 4, 30)):
         activity = normal(*shape)
-        values = principal_embedding(activity, 3).singular_values
+        values = principal_embeddings([activity], 3)[0].singular_values
         embedded = embed_delays(activity.numpy(), 3)
         expected = np.linalg.svd(embedded.reshape(-1, embedded.shape[2]), compute_uv=False)
         assert np.allclose(values, expected[: len(values)], atol=1e-8)

@@ -73,7 +73,7 @@ def _recording(system: Any, inputs: Any, lengths: Lengths | None, name: str, bat
         known = system.inputs is not None or inputs is None
         return system if known else _with_inputs(system.activity, inputs, batch_first)
     if isinstance(system, Tensor | np.ndarray):
-        activity = torch.as_tensor(system).detach().double().cpu()
+        activity = torch.as_tensor(system, dtype=torch.float64, device="cpu").detach()
         if activity.dim() != 3:
             raise ValueError(f"{name} must be (time, trials, units), but its shape is {tuple(activity.shape)}.")
         return _with_inputs(activity, inputs, batch_first)

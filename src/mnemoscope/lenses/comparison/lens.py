@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Generator, Tensor
 
@@ -18,7 +19,7 @@ from mnemoscope.lenses.comparison.methods import GEOMETRIES, Dynamical, Geometry
 from mnemoscope.lenses.comparison.operators import (
     default_delays,
     default_rank,
-    principal_embedding,
+    principal_embeddings,
 )
 from mnemoscope.lenses.comparison.result import Comparison
 from mnemoscope.lenses.comparison.surrogates import SURROGATES, draw_surrogate
@@ -41,7 +42,6 @@ NULLS = {"dsa": "shuffle", "input-dsa": "shuffle", "procrustes": "shift", "cka":
 
 
 @show_slow("comparison")
-@torch.no_grad()
 def compare(
     systems: Sequence[Any],
     inputs: Inputs = None,
@@ -164,10 +164,11 @@ def _method(
     seed: int,
 ) -> tuple[Method, list[Any], dict[str, Any]]:
     """Return the method with its settings, the feature of each recording, and the settings that the result keeps."""
+    numbers = range(len(recordings))
     if method in GEOMETRIES:
         _check_correspondence(recordings)
         geometry = Geometry(GEOMETRIES[method], score)
-        return geometry, _features(geometry, recordings), {}
+        return geometry, geometry.features(recordings, numbers), {}
     if method == "input-dsa" and any(recording.inputs is None for recording in recordings):
         raise ValueError("InputDSA needs the inputs of every system: pass inputs=..., one for all or a list.")
     delays = _delays(recordings) if delays is None else delays
@@ -177,21 +178,17 @@ def _method(
         raise ValueError(f"rank={rank} exceeds {largest}, the number of delays times that of the units: lower it.")
     embeddings = []
     if method == "dsa" or rank is None:
-        embeddings = [principal_embedding(recording.activity, delays, interval, rank) for recording in recordings]
+        embeddings = principal_embeddings([recording.activity for recording in recordings], delays, interval, rank)
     ranks = [default_rank(embedding) for embedding in embeddings] if rank is None else [rank] * len(recordings)
     settings: dict[str, Any] = {"delays": delays, "rank": max(ranks)}
     if method == "input-dsa":
         driven = InputDriven(delays, max(ranks), ridge, score)
-        return driven, _features(driven, recordings), settings
-    kept = zip(ranks, (each.variance for each in embeddings), strict=True)
-    settings["variance"] = torch.tensor([shares[min(number, len(shares)) - 1] for number, shares in kept])
+        return driven, driven.features(recordings, numbers), settings
+    kept = [each.variance(number) for each, number in zip(embeddings, ranks, strict=True)]
+    settings["variance"] = torch.from_numpy(np.array(kept))
     settings["ranks"] = tuple(ranks)
     dynamical = Dynamical(delays, interval, tuple(ranks), ridge, score, starts, seed)
-    return dynamical, [dynamical.read(embedding, number) for number, embedding in enumerate(embeddings)], settings
-
-
-def _features(method: Method, recordings: list[Recording]) -> list[Any]:
-    return [method.feature(recording, number) for number, recording in enumerate(recordings)]
+    return dynamical, dynamical.read(embeddings, numbers), settings
 
 
 def _delays(recordings: list[Recording]) -> int:
@@ -219,10 +216,10 @@ def _all_pairs(method: Method, features: list[Any]) -> tuple[Tensor, dict[str, T
 
 
 def _square(values: Tensor, number: int, diagonal: float) -> Float[Tensor, "systems systems"]:
-    square = torch.full((number, number), diagonal, dtype=torch.float64)
-    rows, columns = torch.triu_indices(number, number, 1)
-    square[rows, columns] = square[columns, rows] = values.double()
-    return square
+    square = np.full((number, number), diagonal)
+    for (i, j), value in zip(combinations(range(number), 2), values.tolist(), strict=True):
+        square[i, j] = square[j, i] = value
+    return torch.from_numpy(square)
 
 
 def _null(
@@ -231,17 +228,15 @@ def _null(
     """Return the distances between each system and surrogates of each later one."""
     if not draws:
         return {}
-    pairs = list(combinations(range(len(features)), 2))
+    number, pairs = len(recordings), list(combinations(range(len(recordings)), 2))
     values = []
     for together in _rounds(draws, "surrogates"):
-        surrogates = [
-            _features(method, [draw_surrogate(recording, kind, generator) for recording in recordings])
-            for _ in range(together)
-        ]
-        first = [features[i] for _ in surrogates for i, _ in pairs]
-        second = [drawn[j] for drawn in surrogates for _, j in pairs]
+        surrogates = [draw_surrogate(each, kind, generator) for _ in range(together) for each in recordings]
+        drawn = method.features(surrogates, [*range(number)] * together)
+        first = [features[i] for _ in range(together) for i, _ in pairs]
+        second = [drawn[number * draw + j] for draw in range(together) for _, j in pairs]
         values.append(method.distances(first, second)[0].reshape(together, len(pairs)))
-    squares = torch.stack([_square(row, len(features), torch.nan) for row in torch.cat(values)])
+    squares = torch.stack([_square(row, number, torch.nan) for row in torch.cat(values)])
     return {"null": squares, "null_kind": kind}
 
 
@@ -251,15 +246,14 @@ def _halves(method: Method, recordings: list[Recording], name: str, draws: int, 
     if not draws or parts < 2:
         return {}
     number, pairs = len(recordings), list(combinations(range(len(recordings)), 2))
+    alone = [(i, i) for i in range(number)]
     rows = []
     for together in _rounds(draws, "halves"):
-        first: list[Any] = []
-        second: list[Any] = []
-        for _ in range(together):
-            halves = [method.halves(recording, generator) for recording in recordings]
-            one, other = (_features(method, [pair[side] for pair in halves]) for side in (0, 1))
-            first += one + [one[i] for i, _ in pairs]
-            second += other + [other[j] for _, j in pairs]
+        halves = [method.halves(each, generator) for _ in range(together) for each in recordings]
+        numbers = [*range(number)] * together
+        one, other = (method.features([pair[side] for pair in halves], numbers) for side in (0, 1))
+        compared = [(draw + i, draw + j) for draw in range(0, len(halves), number) for i, j in (*alone, *pairs)]
+        first, second = [one[i] for i, _ in compared], [other[j] for _, j in compared]
         rows.append(method.distances(first, second)[0].reshape(together, number + len(pairs)))
     values = torch.cat(rows)
     between = torch.stack([_square(row, number, torch.nan) for row in values[:, number:]])

@@ -15,7 +15,7 @@ from mnemoscope.base.array_types import Float, Inexact
 from mnemoscope.lenses.comparison.alignment import align_operators
 from mnemoscope.lenses.comparison.geometry import Samples, centred, cka_cosine, procrustes_cosine
 from mnemoscope.lenses.comparison.input_operators import InputOperators, compare_input_operators, fit_input_operators
-from mnemoscope.lenses.comparison.operators import Embedding, principal_embedding
+from mnemoscope.lenses.comparison.operators import Embedding, fit_operators, principal_embeddings
 from mnemoscope.lenses.recording import Recording
 
 Distances = Float[Tensor, " pairs"]
@@ -25,8 +25,8 @@ Distances = Float[Tensor, " pairs"]
 class Method(Protocol):
     """A way to compare recordings."""
 
-    def feature(self, recording: Recording, number: int) -> Any:
-        """Return the part that is compared of a recording of the system with this number, or of a part of it."""
+    def features(self, recordings: Sequence[Recording], numbers: Sequence[int]) -> list[Any]:
+        """Return the part that is compared of each recording, which shows the system with this number."""
         ...
 
     def distances(self, first: Sequence[Any], second: Sequence[Any]) -> tuple[Distances, dict[str, Distances]]:
@@ -51,8 +51,8 @@ class Geometry:
     cosine: Callable[[Samples, Samples], float]
     score: str = "angular"
 
-    def feature(self, recording: Recording, number: int) -> Samples:
-        return centred(recording.activity)
+    def features(self, recordings: Sequence[Recording], numbers: Sequence[int]) -> list[Samples]:
+        return [centred(recording.activity) for recording in recordings]
 
     def distances(self, first: Sequence[Tensor], second: Sequence[Tensor]) -> tuple[Distances, dict[str, Distances]]:
         cosines = [self.cosine(a, b) for a, b in zip(first, second, strict=True)]
@@ -78,16 +78,15 @@ class Dynamical:
     starts: int = 8
     seed: int = 0
 
-    def feature(self, recording: Recording, number: int) -> np.ndarray:
-        rank = self.ranks[number]
-        return self.read(principal_embedding(recording.activity, self.delays, self.interval, rank), number)
+    def features(self, recordings: Sequence[Recording], numbers: Sequence[int]) -> list[np.ndarray]:
+        activity = [recording.activity for recording in recordings]
+        return self.read(principal_embeddings(activity, self.delays, self.interval, max(self.ranks)), numbers)
 
-    def read(self, embedding: Embedding, number: int) -> np.ndarray:
-        """Return the operator of an embedding of a system, or its eigenvalues if they are compared."""
-        rank, size = self.ranks[number], max(self.ranks)
-        operator = np.zeros((size, size))
-        operator[:rank, :rank] = embedding.operator(rank, self.ridge)
-        return np.linalg.eigvals(operator) if self.score == "wasserstein" else operator
+    def read(self, embeddings: Sequence[Embedding], numbers: Sequence[int]) -> list[np.ndarray]:
+        """Return the operators of embeddings of these systems, or their eigenvalues if they are compared."""
+        ranks = [self.ranks[number] for number in numbers]
+        operators = fit_operators(embeddings, ranks, max(self.ranks), self.ridge)
+        return list(np.linalg.eigvals(operators) if self.score == "wasserstein" else operators)
 
     def distances(
         self, first: Sequence[np.ndarray], second: Sequence[np.ndarray]
@@ -116,9 +115,12 @@ class InputDriven:
     ridge: float
     score: str = "angular"
 
-    def feature(self, recording: Recording, number: int) -> InputOperators:
-        assert recording.inputs is not None
-        return fit_input_operators(recording.activity, recording.inputs, self.delays, self.rank, self.ridge)
+    def features(self, recordings: Sequence[Recording], numbers: Sequence[int]) -> list[InputOperators]:
+        fitted = []
+        for each in recordings:
+            assert each.inputs is not None
+            fitted.append(fit_input_operators(each.activity, each.inputs, self.delays, self.rank, self.ridge))
+        return fitted
 
     def distances(
         self, first: Sequence[InputOperators], second: Sequence[InputOperators]
@@ -144,7 +146,7 @@ def eigenvalue_distances(first: Inexact[np.ndarray, "pairs n"], second: Inexact[
     0.02
     """
     squares = np.abs(first[:, :, None] - second[:, None, :]) ** 2
-    return torch.tensor([each[linear_sum_assignment(each)].mean() for each in squares], dtype=torch.float64)
+    return torch.from_numpy(np.array([each[linear_sum_assignment(each)].mean() for each in squares]))
 
 
 GEOMETRIES = {"procrustes": procrustes_cosine, "cka": cka_cosine}

@@ -63,6 +63,7 @@ Portrait = tuple[Point, ...]
 """The fixed points at one constant input."""
 
 
+@torch.no_grad()
 def compare_topology(
     systems: Sequence[Any], inputs: Any, names: Sequence[str], null: str, draws: int, seed: int
 ) -> dict[str, Any]:
