@@ -1,13 +1,13 @@
 """Which settings of a training make clusters of units: networks on the twenty tasks of Yang et al. 2019, side by side.
 
-    python benchmarks/multi_task_clusters.py --device cuda --seconds 320 --out FOLDER     train and measure
-    python benchmarks/multi_task_clusters.py --keep --measured FOLDER                     write the results
+    python benchmarks/multi_task_clusters.py --device cuda --seconds 290 --references 40 --out FOLDER
+    python benchmarks/multi_task_clusters.py --keep --measured FOLDER                  write the results of a folder
 
 The settings of "published" are those of the authors' code (github.com/gyyang/multitask): 256 leaky softplus units in
 steps of 20 ms, a recurrent matrix that starts as half the identity, noise of 0.05 in every unit, a logistic readout,
 Adam at a rate of 0.001, five times as many trials of the two hardest tasks. Every other setting changes one of them,
-except "repository", which has those of `multi_task.py --network relu` at steps of 20 ms. A batch has trials of all
-tasks; the authors have one task in a batch, as "one task a batch" does here.
+except "repository", which has those of `multi_task.py --network relu` at steps of 20 ms, and "repository, small
+inputs". A batch has trials of all tasks; the authors have one task in a batch, as "one task a batch" does here.
 
 All networks are trained at once on the same trials, as one batched product for each step of time. The task variance is
 that of noiseless trials after fixation. The number of updates depends on the machine, and is part of the results.
@@ -33,6 +33,7 @@ from torch.nn.functional import softplus
 
 import mnemoscope as ms
 from common import folder, option_parser, write_json
+from mnemoscope.lenses import TaskVariance
 from mnemoscope.tasks.cognitive import MultiTask
 from mnemoscope.tasks.cognitive.yang_rules import RESPONSE, RULES
 from mnemoscope.training.run_folder import environment
@@ -49,6 +50,8 @@ TRIALS = 200
 """Test trials of each task."""
 CHECKPOINTS = (1000, 3000, 10000, 30000)
 """Updates after which the networks are also measured."""
+FINE = 8
+"""Number of clusters from which they count as fine; Yang et al. 2019 show about a dozen."""
 
 
 @dataclass(frozen=True)
@@ -68,15 +71,18 @@ class Setting:
 
 
 PUBLISHED = Setting("published")
+REPOSITORY = Setting("repository", "relu", "gaussian", 0.3, 0.0, logistic=False)
 SETTINGS = (
     PUBLISHED,
+    replace(PUBLISHED, name="large inputs", input_scale=REPOSITORY.input_scale),
     replace(PUBLISHED, name="no noise of units", noise=0.0),
     replace(PUBLISHED, name="Gaussian start", start="gaussian"),
     replace(PUBLISHED, name="linear readout", logistic=False),
     replace(PUBLISHED, name="penalty of rates", penalty=1e-3),
     replace(PUBLISHED, name="one task a batch", mixed=False),
     replace(PUBLISHED, name="relu", activation="relu"),
-    Setting("repository", "relu", "gaussian", 0.3, 0.0, logistic=False),
+    REPOSITORY,
+    replace(REPOSITORY, name="repository, small inputs", input_scale=PUBLISHED.input_scale),
     replace(PUBLISHED, name="tanh", activation="tanh"),
 )
 """Settings, with equal activations next to each other."""
@@ -342,10 +348,21 @@ def clusters(rates: np.ndarray, references: int, with_fixation: bool = False) ->
         "number": found.number,
         "sizes": torch.bincount(found.clusters[found.active]).tolist(),
         "silhouettes": [round(float(score), 3) for score in found.scores],
+        "fine": _fine(found),
         "without_clusters": None if found.null is None else round(float(found.null.median()), 3),
         "probability": found.probability,
         "variance": [[float(f"{value:.3g}") for value in unit] for unit in found.variance.tolist()],
     }
+
+
+def _fine(found: TaskVariance) -> dict[str, float]:
+    """Return the best of the fine clusters, and how often data without clusters reach as much with any number."""
+    assert found.scores is not None
+    scores = found.scores[FINE - 2 :]
+    row = {"number": FINE + int(scores.argmax()), "silhouette": round(float(scores.max()), 3)}
+    if found.null is None:
+        return row
+    return row | {"probability": (1 + int((found.null >= scores.max()).sum())) / (1 + len(found.null))}
 
 
 def measure(
@@ -428,13 +445,17 @@ def main() -> None:
     parser.add_argument("--references", type=int, default=100, help="data sets without clusters")
     parser.add_argument("--processes", type=int, help="processes that make trials and clusters")
     parser.add_argument("--out", type=Path, default=Path("runs/bench/multi_task_clusters"))
+    parser.add_argument("--name", default="multi_task_clusters", help="name of the file of results")
     parser.add_argument("--measured", type=Path, help="folder of a finished training, whose results are written")
     options = parser.parse_args()
     if options.measured is None:
         train(options)
         return
     content = json.loads((options.measured / "multi_task_clusters.json").read_text())
-    write_json(folder(options.keep) / "multi_task_clusters.json", **content)
+    for row in content["rows"]:
+        for found in (*row["after"].values(), row["with_fixation"]):
+            del found["variance"]  # a number for each unit and task: megabytes
+    write_json(folder(options.keep) / f"{options.name}.json", **content)
 
 
 if __name__ == "__main__":

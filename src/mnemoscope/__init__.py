@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         EpisodicMemory as EpisodicMemory,
         Model as Model,
         adapt as adapt,
+        load_fitted_network as load_fitted_network,
         load_state as load_state,
         patch as patch,
         run_with_cache as run_with_cache,

@@ -15,8 +15,9 @@ from mnemoscope.base.suggestions import did_you_mean
 from mnemoscope.base.terminal import shows_progress
 from mnemoscope.cli import main
 from mnemoscope.cli.command_options import option_names
-from mnemoscope.cli.commands import Inspect, Train
+from mnemoscope.cli.commands import Train
 from mnemoscope.cli.entry_point import _COMMANDS
+from mnemoscope.cli.inspections import Inspect
 from mnemoscope.cli.tables import columns_that_fit
 from tests.store.test_store import make_run
 

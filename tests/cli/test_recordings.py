@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import mnemoscope as ms
+from mnemoscope.cells.fitted_networks import save_fitted_network
 from mnemoscope.cli import main
 from mnemoscope.lenses.recording.planted import planted_trials
 from tests.slow import SLOW
@@ -92,7 +93,11 @@ def test_a_network_is_fitted_to_a_file(file, tmp_path, capsys):
     assert printed.startswith("Fold 1: On 6 held-out trials")
     assert "fixed point" in printed
     assert (tmp_path / "page.html").is_file()
-    assert str((tmp_path / "page.network.safetensors").resolve()) in printed
+    network = tmp_path / "page.network.safetensors"
+    assert str(network.resolve()) in printed
+    assert main(["inspect", str(network)]) == 0
+    assert "fixed point" in capsys.readouterr().out
+    assert (tmp_path / "page.network.html").is_file()
 
 
 @SLOW
@@ -102,6 +107,14 @@ def test_a_fit_is_printed_as_json(file, tmp_path, capsys):
     found = json.loads(capsys.readouterr().out)
     assert [*found] == ["fits", "summary", "page", "weights"]
     assert found["page"] == str((tmp_path / "page.html").resolve())
+
+
+def test_errors_name_options_and_not_arguments_of_python(file, tmp_path, capsys):
+    assert main(["fit", str(file), "--method", "force"]) == 2
+    assert "--method force fits the weights between recorded units: pass --units recorded." in capsys.readouterr().err
+    network = save_fitted_network(ms.Model(ms.networks.leaky_rnn(1, 2), 1), tmp_path / "fit.safetensors")
+    assert main(["inspect", str(network), "--network", "gru"]) == 2
+    assert "omit --network, --nonlinearity and --prefix" in capsys.readouterr().err
 
 
 def test_a_number_of_folds_below_one_is_refused(file, capsys):

@@ -277,7 +277,8 @@ def test_contents_of_an_nwb_file_become_counts_conditions_and_epochs():
 
 
 def test_an_nwb_file_is_read(tmp_path):
-    pynwb = pytest.importorskip("pynwb", reason="needs mnemoscope[nwb]")
+    import pynwb
+
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the package about its own files
         file = pynwb.NWBFile("trials", "id", datetime(2026, 1, 1, tzinfo=UTC))

@@ -197,6 +197,10 @@ def test_wrong_arguments_are_refused():
         ms.fit_network(recording, cell=torch.nn.LSTM(1, 3), updates=1, progress=False)
     with pytest.raises(ValueError, match='pass units="recorded"'):
         ms.fit_network(recording, method="force")
+    with pytest.raises(ValueError, match="learning_rate is that of Adam: omit it"):
+        ms.fit_network(recording, units="recorded", method="force", learning_rate=0.1)
+    with pytest.raises(ValueError, match="which Adam does not have: omit it"):
+        ms.fit_network(recording, alpha=1.0)
     with pytest.raises(ValueError, match="have 3 units or more"):
         ms.fit_network(recording, units="recorded", cell=ms.cells.LeakyRNN(1, 2), progress=False)
     with pytest.raises(ValueError, match="must have the units of the recording"):

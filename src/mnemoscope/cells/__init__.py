@@ -15,6 +15,7 @@ from mnemoscope.cells.elman import Elman as Elman
 from mnemoscope.cells.episodic import EpisodicMemory as EpisodicMemory, EpisodicState as EpisodicState
 from mnemoscope.cells.episodic_map import EpisodicMap as EpisodicMap, EpisodicStore as EpisodicStore
 from mnemoscope.cells.fast_path import FastPath as FastPath, NoFastPath as NoFastPath
+from mnemoscope.cells.fitted_networks import load_fitted_network as load_fitted_network
 from mnemoscope.cells.goru import GORU as GORU
 from mnemoscope.cells.gru import GRU as GRU
 from mnemoscope.cells.inputs import Inputs as Inputs, Lengths as Lengths, read_inputs as read_inputs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cache
@@ -58,6 +59,23 @@ def _takes_several(hint: Any) -> bool:
     """Whether values of this type are written as several words, such as a tuple or the pairs of a dict."""
     kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     return any(isinstance(get_origin(kind), type) and issubclass(get_origin(kind), Sequence | dict) for kind in kinds)
+
+
+def name_options(message: str, command: Any) -> str:
+    """Return a message in which arguments of Python functions are written as options of the command that has them.
+
+    >>> from mnemoscope.cli.recordings import FitRecording
+    >>> name_options('pass units="recorded", or cell=...', FitRecording)
+    'pass --units recorded, or cell=...'
+    """
+    known = option_names(command).known
+
+    def option(argument: re.Match[str]) -> str:
+        name = argument["name"].replace("_", "-")
+        value = argument["value"].strip("\"'")
+        return f"--{name} {'VALUE' if value == '...' else value}" if name in known else argument[0]
+
+    return re.sub(r"""\b(?P<name>[a-z_]+)=(?P<value>"[^"]*"|'[^']*'|\.\.\.|[\w.]*\w)""", option, message)
 
 
 def check_option_names(name: str, command: type, words: Sequence[str]) -> None:

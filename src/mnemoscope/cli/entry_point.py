@@ -20,9 +20,11 @@ from mnemoscope.base.suggestions import did_you_mean
 from mnemoscope.base.terminal import printable
 from mnemoscope.base.version import __version__
 from mnemoscope.cli.cite import Cite
-from mnemoscope.cli.command_options import check_option_names, option_names
-from mnemoscope.cli.commands import Demo, Inspect, List, RunStudy, Train
+from mnemoscope.cli.command_options import check_option_names, name_options, option_names
+from mnemoscope.cli.commands import Demo, RunStudy, Train
 from mnemoscope.cli.compare import CompareRuns
+from mnemoscope.cli.inspections import Inspect
+from mnemoscope.cli.lists import List
 from mnemoscope.cli.recordings import DescribeRecording, FitRecording
 from mnemoscope.cli.sweep import RunSweep
 from mnemoscope.cli.tables import Runs, Scoreboard, Studies
@@ -109,6 +111,8 @@ def _run(words: list[str]) -> int:
         if os.environ.get("MNEMOSCOPE_TRACEBACK"):
             raise
         message = error.args[0] if isinstance(error, KeyError) and " " in str(error) else error
+        if command is not None:
+            message = name_options(str(message), type(command))
         if isinstance(error, registry.MissingPluginError):
             message = f"{error.reason} {WITHOUT_PLUGINS}, type:\n{error.command(words)}"
         print(printable(f"{program}: {message or type(error).__name__}"), file=sys.stderr)

@@ -88,7 +88,7 @@ class FitRecording:
 
     The file is as for `mnemoscope recording`. A fifth of the trials is held out to score the network; with --folds,
     every trial is held out once. The page shows the network that was fitted last to the trials that were not held out,
-    and its weights are saved next to the page.
+    and its weights are saved next to the page; `mnemoscope inspect` takes their file.
 
         mnemoscope fit rates.npz
         mnemoscope fit session.nwb --step 20 --smoothing 50 --folds 5
@@ -126,8 +126,6 @@ class FitRecording:
 
     def run(self) -> int:
         check_whole(1, folds=self.folds)
-        from safetensors.torch import save_file
-
         from mnemoscope.inspection import InspectionOptions, inspect
         from mnemoscope.report.markup import check_report_extra
         from mnemoscope.training import fit_network
@@ -157,8 +155,7 @@ class FitRecording:
         title = f"{self.path.name}: {model.cell}"
         inspection = inspect(model, inputs, name=title, options=InspectionOptions(seed=self.seed, progress=shown))
         inspection.save(page)
-        weights = page.with_suffix(".network.safetensors")
-        save_file({name: weight.contiguous() for name, weight in model.state_dict().items()}, weights)
+        weights = fits[-1].save(page.with_suffix(".network.safetensors"))
         scores = [fit.summary() for fit in fits]
         if self.json:
             places = {"page": str(page.resolve()), "weights": str(weights.resolve())}

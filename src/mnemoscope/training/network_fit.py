@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Bool, Float, Int
 from mnemoscope.cells import Model
+from mnemoscope.cells.fitted_networks import save_fitted_network
 from mnemoscope.training.forced_run import ForcedRun
 from mnemoscope.training.least_squares import ridge
 
@@ -40,6 +42,10 @@ class NetworkFit:
     """Numbers of the trials that the scores are measured on, in the recording, or in `test` where that was given."""
     held_out_units: Int[Tensor, " units"]
     """Numbers of the units whose activity is predicted from the others."""
+
+    def save(self, path: str | Path) -> Path:
+        """Write the network to a `.safetensors` file, which `ms.load_fitted_network` and `mnemoscope inspect` read."""
+        return save_fitted_network(self.model, path)
 
     def summary(self) -> str:
         """Return the scores in sentences, with those of the simple alternatives."""

@@ -21,6 +21,8 @@ LATENT_SIZE = 8
 """Units of a network that a readout connects with the recorded units."""
 UPDATES = {"gradient": 400, "force": 20}
 """Updates by Adam, or passes over all trials."""
+LEARNING_RATE = 0.01
+"""Learning rate of Adam."""
 
 
 def fit_network(
@@ -31,8 +33,8 @@ def fit_network(
     hidden_size: int | None = None,
     cell: Network | None = None,
     updates: int | None = None,
-    learning_rate: float = 0.01,
-    alpha: float = 1.0,
+    learning_rate: float | None = None,
+    alpha: float | None = None,
     forcing: float = 0.2,
     warm_up: int | None = None,
     test: Recording | None = None,
@@ -63,8 +65,8 @@ def fit_network(
             default. For recorded units a `LeakyRNN` in the current form.
         updates: number of updates by Adam, each on all trials, 400 by default; of passes over all trials of "force", 20
             by default.
-        learning_rate: of Adam; it falls to zero along a cosine.
-        alpha: ridge penalty of "force", on the squared weights.
+        learning_rate: of Adam, 0.01 by default; it falls to zero along a cosine.
+        alpha: ridge penalty of "force", on the squared weights; 1 by default.
         forcing: how far the state moves towards the data at every step, from 0 to 1.
         warm_up: steps of data before a free run; by default a quarter of the longest trial.
         test: trials that are scored instead of a fifth of the recording.
@@ -72,7 +74,7 @@ def fit_network(
         progress: whether to show a progress bar.
 
     """
-    _check_settings(units, method, forcing)
+    _check_settings(units, method, forcing, learning_rate, alpha)
     updates = UPDATES[method] if updates is None else updates
     check_whole(1, updates=updates)
     if cell is not None and hidden_size is not None:
@@ -100,9 +102,10 @@ def fit_network(
     data, given = activity[:, fitted], inputs[:, fitted]
     if method == "force":
         assert isinstance(run, UnitRun)
-        losses = fit_by_force(run, data, given, updates, alpha, progress)
+        losses = fit_by_force(run, data, given, updates, 1.0 if alpha is None else alpha, progress)
     else:
-        losses = _train(run, data, given, updates, learning_rate, progress)
+        rate = LEARNING_RATE if learning_rate is None else learning_rate
+        losses = _train(run, data, given, updates, rate, progress)
     scores = held_out_scores(run, activity, inputs, fitted, chosen, warm_up)
     with torch.no_grad():
         model.linear_readout.bias.copy_(centre + scale * model.linear_readout.bias)
@@ -111,7 +114,7 @@ def fit_network(
     return NetworkFit(model, losses, *scores, warm_up, tested, chosen)
 
 
-def _check_settings(units: str, method: str, forcing: float) -> None:
+def _check_settings(units: str, method: str, forcing: float, learning_rate: float | None, alpha: float | None) -> None:
     if units not in ("latent", "recorded") or method not in UPDATES:
         raise ValueError(
             f'units must be "latent" or "recorded", and method "gradient" or "force", but they are {units!r} and '
@@ -121,6 +124,10 @@ def _check_settings(units: str, method: str, forcing: float) -> None:
         raise ValueError(f"forcing must be above 0 and at most 1, but is {forcing!r}.")
     if method == "force" and units != "recorded":
         raise ValueError('method="force" fits the weights between recorded units: pass units="recorded".')
+    if method == "force" and learning_rate is not None:
+        raise ValueError('learning_rate is that of Adam: omit it, or pass method="gradient".')
+    if method == "gradient" and alpha is not None:
+        raise ValueError('alpha is the ridge penalty of method="force", which Adam does not have: omit it.')
 
 
 def _divided(
