@@ -204,7 +204,7 @@ def _padded(values: Tensor) -> Tensor:
 
 
 class Batches:
-    """Pools of batches on the device, which processes fill while a training goes on."""
+    """Pools of batches on the device, which processes fill during a training."""
 
     def __init__(self, workers: ProcessPoolExecutor, processes: int, size: int, device: str) -> None:
         self.workers, self.size, self.device = workers, size, device
@@ -431,7 +431,7 @@ def _write(options: Any, rows: list[dict[str, Any]], updates: int, made: int) ->
 
 
 def main() -> None:
-    """Train, or write what was measured."""
+    """Train, or write the results of a training."""
     parser = option_parser(__doc__)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--eager", action="store_true", help="record no graph of an update on a GPU")

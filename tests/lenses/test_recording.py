@@ -276,6 +276,26 @@ def test_contents_of_an_nwb_file_become_counts_conditions_and_epochs():
     assert one.shape == (4, 1, 1)
 
 
+def test_denoised_activity_is_that_of_the_first_components():
+    """A slow reference: a singular value decomposition of all steps that were recorded."""
+    activity = torch.randn(5, 4, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    activity[3:, 1] = torch.nan
+    found = ms.Recording(activity).denoised(2)
+    assert torch.equal(found.activity.isnan(), activity.isnan())
+    assert found.processing == "reduced to 2 components"
+    rows = activity.flatten(0, 1)
+    rows = rows[~rows.isnan().any(1)].numpy()
+    left, lengths, right = np.linalg.svd(rows - rows.mean(0), full_matrices=False)
+    expected = (left[:, :2] * lengths[:2]) @ right[:2] + rows.mean(0)
+    reduced = found.activity.flatten(0, 1)
+    np.testing.assert_allclose(reduced[~reduced.isnan().any(1)], expected, atol=1e-12)
+    with pytest.raises(ValueError, match="3 components at most"):
+        ms.Recording(activity).denoised(4)
+    activity[0, 0, 0] = torch.nan
+    with pytest.raises(ValueError, match=r"use recording.complete\(\) first"):
+        ms.Recording(activity).denoised(1)
+
+
 def test_an_nwb_file_is_read(tmp_path):
     import pynwb
 

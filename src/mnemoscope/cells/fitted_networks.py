@@ -22,7 +22,7 @@ KEY = "fitted_network"
 
 
 class Description(TypedDict):
-    """What the weights do not contain."""
+    """Settings of the units, which the weights do not contain."""
 
     form: Form
     leak: float

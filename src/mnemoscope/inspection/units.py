@@ -74,7 +74,7 @@ def inspect_units(recording: Recording, conditions: tuple[str, ...], epoch: str 
     Args:
         recording: trials of every combination of conditions, with noise.
         conditions: names of the conditions that are compared.
-        epoch: the epoch in which the task holds a value, where inputs move the state least; None if there is none.
+        epoch: the epoch in which the task holds a value, where inputs move the state least; None without one.
         seed: seed of permutations, surrogates and restarts.
 
     """

@@ -16,6 +16,7 @@ from mnemoscope.base.plurals import pluralise
 from mnemoscope.base.trial_table import TrialTable
 from mnemoscope.base.validation import check_whole
 from mnemoscope.lenses.recording.nwb import Edges, read_nwb
+from mnemoscope.lenses.recording.preparation import first_components, fold_of_trials, unit_ranges
 from mnemoscope.lenses.recording.spikes import bin_spikes, smooth
 from mnemoscope.lenses.result import Result
 
@@ -206,8 +207,7 @@ class Recording(Result):
             raise ValueError(f"The width of a kernel must be positive, but is {width}.")
         unit = "steps" if self.table.step is None else "ms"
         done = f"smoothed by a Gaussian of {width:g} {unit}"
-        activity = smooth(self.activity, width / (self.table.step or 1))
-        return replace(self, activity=activity, processing=f"{self.processing}, {done}".removeprefix(", "))
+        return self._processed(smooth(self.activity, width / (self.table.step or 1)), done)
 
     def scaled(self, *conditions: str, soften: float = 0.0) -> Recording:
         """Divide each unit by the range of its mean activity in conditions, plus a constant.
@@ -215,18 +215,23 @@ class Recording(Result):
         With `soften=5` for rates in Hz, strong units weigh about the same and weak ones less (Churchland et al. 2012).
         Units whose mean activity is constant need `soften` above 0.
         """
-        means = self.average(*conditions).activity.flatten(0, 1)
-        low, high = (means.nan_to_num(nan=fill) for fill in (torch.inf, -torch.inf))
-        ranges = high.amax(0) - low.amin(0) + soften
-        if not bool((ranges > 0).all()):
-            raise ValueError(
-                f"Unit {int((ranges <= 0).nonzero()[0])} has the same mean activity at all steps: pass soften=..., or "
-                f"leave it out with select(...)."
-            )
+        ranges = unit_ranges(self.average(*conditions).activity.flatten(0, 1), soften)
         done = f"divided by the range of each unit{f' + {soften:g}' if soften else ''}"
-        return replace(
-            self, activity=self.activity / ranges, processing=f"{self.processing}, {done}".removeprefix(", ")
+        return self._processed(self.activity / ranges, done)
+
+    def denoised(self, components: int) -> Recording:
+        """Return the activity that its first principal components reconstruct, without noise that units do not share.
+
+        Every unit then contains some of the others: scores of `ms.fit_network` on held-out units lose their meaning.
+        """
+        check_whole(1, components=components)
+        return self._processed(
+            first_components(self.activity, components), f"reduced to {pluralise(components, 'component')}"
         )
+
+    def _processed(self, activity: Tensor, done: str) -> Recording:
+        """Return the recording with other activity, and with a note on how it was computed."""
+        return replace(self, activity=activity, processing=f"{self.processing}, {done}".removeprefix(", "))
 
     def folds(self, number: int, *conditions: str, seed: int = 0) -> list[tuple[Recording, Recording]]:
         """Return pairs of recordings to fit and to test, such that every trial is tested once.
@@ -236,15 +241,8 @@ class Recording(Result):
         check_whole(2, number=number)
         if number > self.trials:
             raise ValueError(f"{self.trials} trials cannot be divided into {number} folds.")
-        generator = torch.Generator().manual_seed(seed)
         groups = self.table.groups(*conditions) if conditions else {"": torch.arange(self.trials)}
-        place, first = torch.full((self.trials,), -1), 0
-        for members in groups.values():
-            order = members[torch.randperm(len(members), generator=generator)]
-            place[order] = (torch.arange(len(members)) + first) % number
-            first += len(members)  # small groups do not all fill the first folds
-        rest = (place < 0).nonzero().flatten()  # trials without a value of a condition
-        place[rest] = (torch.arange(len(rest)) + first) % number
+        place = fold_of_trials(self.trials, groups.values(), number, seed)
         return [(self.part(place != fold), self.part(place == fold)) for fold in range(number)]
 
     def in_epoch(self, name: str) -> Recording:
