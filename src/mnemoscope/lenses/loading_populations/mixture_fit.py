@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import log, pi
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,10 +12,12 @@ from mnemoscope.base.array_types import Float
 from mnemoscope.base.validation import check_whole
 from mnemoscope.connectivity import LoadingMixture, Loadings
 
-RESTARTS = 5
-"""Random starts of the fit, of which the likeliest is kept."""
+STARTS, FIRST_STEPS = 30, 30
+"""Random starts of a fit, and the steps of each before they are compared."""
+FINISHED = 3
+"""Likeliest starts that are continued, of which the likeliest is kept."""
 STEPS = 300
-"""Largest number of steps of one fit."""
+"""Largest number of further steps."""
 TOLERANCE = 1e-6
 """A fit ends when a step raises the mean log-likelihood of a unit by less."""
 RIDGE = 1e-6
@@ -24,8 +27,9 @@ RIDGE = 1e-6
 def fit_mixture(loadings: Loadings, populations: int, seed: int = 0) -> tuple[LoadingMixture, Float[Tensor, ""]]:
     """Return the mixture of Gaussian populations that fits loadings best, and the mean log-likelihood of a unit.
 
-    Expectation maximisation starts several times; every start makes the units that are nearest to some random units
-    the first populations. One population has the mean and the covariance of all units.
+    Expectation maximisation starts many times; every start makes the units that are nearest to some random units the
+    first populations. After some steps the likeliest are continued. With few starts, populations that differ in their
+    covariances alone are often missed. One population has the mean and the covariance of all units.
 
     >>> loadings = LoadingMixture.from_overlaps(torch.tensor([[1.5]])).sample(2000, seed=0)
     >>> mixture, likelihood = fit_mixture(loadings, 1)
@@ -42,8 +46,11 @@ def fit_mixture(loadings: Loadings, populations: int, seed: int = 0) -> tuple[Lo
         )
     scale = table.std(0).clamp_min(1e-12)
     standard, generator = table / scale, torch.Generator().manual_seed(seed)
-    fits = [_fit(standard, populations, generator) for _ in range(RESTARTS if populations > 1 else 1)]
-    weights, means, covariances, likelihood = max(fits, key=lambda fit: float(fit[3]))
+    fits = [_start(standard, populations, generator) for _ in range(STARTS if populations > 1 else 1)]
+    for steps, number in ((FIRST_STEPS, FINISHED), (STEPS, 1)):
+        fits = [_improved(standard, fit, steps) for fit in fits]
+        fits = sorted(fits, key=lambda fit: float(fit.likelihood), reverse=True)[:number]
+    weights, means, covariances, likelihood = fits[0]
     order = weights.argsort(descending=True)
     dtype = loadings.left.dtype
     mixture = LoadingMixture(
@@ -55,21 +62,31 @@ def fit_mixture(loadings: Loadings, populations: int, seed: int = 0) -> tuple[Lo
     return mixture, likelihood - scale.log().sum()
 
 
-def _fit(table: Tensor, populations: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return weights, means, covariances and mean log-likelihood after one start."""
+class _Fit(NamedTuple):
+    weights: Tensor
+    means: Tensor
+    covariances: Tensor
+    likelihood: Tensor
+    """Mean log-likelihood of a unit, one step before these parameters."""
+
+
+def _start(table: Tensor, populations: int, generator: torch.Generator) -> _Fit:
+    """Return the populations of the units that are nearest to some random units."""
     centres = table[torch.randperm(len(table), generator=generator)[:populations]]
     nearest = torch.cdist(table, centres).argmin(1)
     shares = torch.nn.functional.one_hot(nearest, populations).to(table)
-    before = torch.tensor(-torch.inf, dtype=table.dtype)
-    weights, means, covariances = _maximise(table, shares)
-    for _ in range(STEPS):
-        joint = _log_densities(table, means, covariances) + weights.log()
+    return _Fit(*_maximise(table, shares), table.new_tensor(-torch.inf))
+
+
+def _improved(table: Tensor, fit: _Fit, steps: int) -> _Fit:
+    """Return the fit after so many steps, or after fewer if it improves no more."""
+    for _ in range(steps):
+        joint = _log_densities(table, fit.means, fit.covariances) + fit.weights.log()
         likelihood = joint.logsumexp(1).mean()
-        if likelihood - before < TOLERANCE:
-            break
-        before = likelihood
-        weights, means, covariances = _maximise(table, joint.softmax(1))
-    return weights, means, covariances, likelihood
+        if likelihood - fit.likelihood < TOLERANCE:
+            return fit._replace(likelihood=likelihood)
+        fit = _Fit(*_maximise(table, joint.softmax(1)), likelihood)
+    return fit
 
 
 def _maximise(table: Tensor, shares: Float[Tensor, "units populations"]) -> tuple[Tensor, Tensor, Tensor]:
