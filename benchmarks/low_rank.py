@@ -3,6 +3,7 @@
     python benchmarks/low_rank.py --keep --part decision    rank one on the perceptual decision; --seed for others
     python benchmarks/low_rank.py --keep --part context     rank one on the decision by context; --seed for others
     python benchmarks/low_rank.py --keep --part memory      rank two on parametric working memory; --seed for others
+    python benchmarks/low_rank.py --keep --part recipes     which training leads to populations; --seed, --recipe
     python benchmarks/low_rank.py --keep --part start       how long training stays at the baseline, by overlap and rate
     python benchmarks/low_rank.py --keep --part rank        truncation of a network of full rank, with further training
 
@@ -48,6 +49,24 @@ VARIANTS = {
     }
 }
 """Changes of a preset whose accuracy is measured as well, by preset and label."""
+RECIPES: dict[str, dict[str, Any]] = {
+    "preset": {},
+    "trained readout": {"fixed_readout": None},
+    "trained readout, 2048 units": {"fixed_readout": None, "hidden_size": 2048},
+    "input scale 0.3": {"cell_options": {"input_scale": 0.3}},
+    "learning rate 0.005": {"learning_rate": 0.005},
+    "overlap 1": {"cell_options": {"overlap": 1.0}},
+    "2 populations at the start": {"cell_options": {"populations": 2}},
+    "all of an earlier preset": {
+        "fixed_readout": None,
+        "hidden_size": 256,
+        "learning_rate": 0.005,
+        "steps": 600,
+        "cell_options": {"input_scale": 0.3, "overlap": 1.0},
+    },
+}
+"""Changes of the preset low-rank-context, by what they change."""
+RECIPE_POPULATIONS, RECIPE_DRAWS = (1, 2, 3, 4), 5
 RANKS = (0, 1, 2, 3, 4, 6, 8, 16, 64)
 
 
@@ -157,6 +176,33 @@ def _accuracy(config: RunConfig) -> float:
     return round(scorer(task)(model), 3)
 
 
+def recipes(chosen: str | None, seed: int, device: str, keep: bool) -> None:
+    """Train the decision by context in several ways, resample each network, and add it to the file with the others."""
+    path = folder(keep) / "low_rank_recipes.json"
+    for name, changes in RECIPES.items():
+        if chosen not in (None, name):
+            continue
+        config = changed(PRESETS["low-rank-context"], {"seed": seed, "device": device, **changes})
+        model, task, seconds, _ = trained(config)
+        found = ms.measure_resampling(
+            model, score=scorer(task), populations=RECIPE_POPULATIONS, draws=RECIPE_DRAWS, size=DRAWN
+        )
+        medians = dict(zip(found.populations, found.scores.quantile(0.5, 1).tolist(), strict=True))
+        row: dict[str, Any] = {
+            "recipe": name,
+            "seed": seed,
+            "seconds of training": round(seconds, 1),
+            "accuracy": round(found.trained, 3),
+            "redrawn units": round(float(found.redrawn.quantile(0.5)), 3),
+            "shuffled": round(float(found.shuffled.quantile(0.5)), 3),
+            "populations": {number: round(median, 3) for number, median in medians.items()},
+        }
+        print(row, flush=True)
+        others = json.loads(path.read_text())["rows"] if path.exists() else []
+        rows = [each for each in others if (each["recipe"], each["seed"]) != (name, seed)]
+        write_json(path, rows=sorted([*rows, row], key=lambda each: ([*RECIPES].index(each["recipe"]), each["seed"])))
+
+
 def start(keep: bool) -> None:
     """Measure after how many steps the training of a rank-one network leaves the baseline."""
     rows = []
@@ -199,14 +245,21 @@ def main() -> None:
     """Run one part."""
     parser = option_parser(__doc__)
     parser.add_argument(
-        "--part", choices=["decision", "context", "memory", "start", "rank"], required=True, help="what to measure"
+        "--part",
+        choices=["decision", "context", "memory", "recipes", "start", "rank"],
+        required=True,
+        help="what to measure",
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of a low-rank network")
+    parser.add_argument("--recipe", choices=[*RECIPES], help="the only training of the part recipes")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="where the part recipes trains")
     options = parser.parse_args()
     if options.part == "start":
         start(options.keep)
     elif options.part == "rank":
         rank_of_a_full_network(options.keep)
+    elif options.part == "recipes":
+        recipes(options.recipe, options.seed, options.device, options.keep)
     else:
         low_rank_network(f"low-rank-{options.part}", options.seed, options.keep)
 

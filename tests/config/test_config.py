@@ -115,7 +115,7 @@ def test_the_hash_changes_with_every_setting_that_determines_the_result():
     without_effect = {"name": "other", "threads": 2, "checkpoint_every": 7, "cuda_graphs": False, "log": ("wandb",)}
     changed = {
         "task": "copy", "task_options": {"bits": 2}, "cell": "gru", "cell_options": {"bias": False}, "hidden_size": 5,
-        "embedding": 5, "readout_bias": False, "curriculum_score": 0.5,
+        "embedding": 5, "readout_bias": False, "fixed_readout": 4.0, "curriculum_score": 0.5,
         "optimiser": "rmsprop", "learning_rate": 0.5, "orthogonal_learning_rate": 0.5, "weight_decay": 0.5,
         "smoothing": 0.5, "momentum": 0.5, "schedule": "cosine", "steps": 5, "batch_size": 5, "clip": 0.5,
         "leave_out": 5, "truncate": 5, "evaluate_every": 5, "evaluate_batches": 5,

@@ -27,7 +27,7 @@ HASHES = {
     "angle-memory": "ec2f5da5cc",
     "ready-set-go": "e5b3340b25",
     "low-rank-decision": "7b602b44be",
-    "low-rank-context": "13afe1a97e",
+    "low-rank-context": "7f5c156de5",
     "low-rank-memory": "7fd6111ef7",
     "multi-task": "7f7ad916ea",
 }

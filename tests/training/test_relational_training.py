@@ -239,7 +239,8 @@ def test_cells_and_relational_networks_are_distinguished():
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("hidden_size", 65), ("embedding", 8), ("readout_bias", False), ("truncate", 5)]
+    ("name", "value"),
+    [("hidden_size", 65), ("embedding", 8), ("readout_bias", False), ("fixed_readout", 4.0), ("truncate", 5)],
 )
 def test_settings_without_effect_on_a_relational_network_are_refused(name, value):
     default = next(each.default for each in fields(RunConfig) if each.name == name)
@@ -344,7 +345,7 @@ def test_the_hash_stays_the_same_between_versions():
 def test_the_config_file_omits_hidden_size(tmp_path):
     config = replace(CONFIG, cell_options={"segmented": True, "l1": 2.0}, task_options={"spurious": "colour"})
     text = config.to_toml()
-    assert not {"hidden_size", "embedding", "readout_bias", "truncate"} & {*tomllib.loads(text)}
+    assert not {"hidden_size", "embedding", "readout_bias", "fixed_readout", "truncate"} & {*tomllib.loads(text)}
     path = tmp_path / "config.toml"
     path.write_text(text)
     assert RunConfig.from_toml(path) == config

@@ -877,6 +877,15 @@ def test_metrics_without_a_curriculum_have_no_stage(tmp_path):
     assert all("stage" not in line for line in RunFolder(CONFIG.folder(tmp_path)).read_metrics())
 
 
+def test_a_fixed_readout_has_the_given_scale_and_stays_constant(tmp_path):
+    config = replace(CONFIG, steps=2, fixed_readout=4.0)
+    before = build_model(config, build_task(config))
+    after, _, _ = load_model(run(config, tmp_path).folder)
+    assert torch.equal(after.readout.weight, before.readout.weight)
+    assert before.readout.in_features * before.readout.weight.std().item() == pytest.approx(4, rel=0.25)
+    assert not torch.equal(after.readout.bias, before.readout.bias)
+
+
 def test_the_readout_bias_can_be_omitted(tmp_path):
     result = run(replace(STAGES, steps=2), tmp_path)
     model, _, _ = load_model(result.folder)
@@ -1213,6 +1222,8 @@ def test_published_matrix_networks_have_no_second_readout(cell, hidden_size, opt
         build_model(replace(config, cell_options={"output_size": 25}), build_task(config))
     with pytest.raises(ValueError, match="readout_bias is for the linear readout"):
         build_model(replace(config, readout_bias=False), build_task(config))
+    with pytest.raises(ValueError, match="fixed_readout is for the linear readout"):
+        build_model(replace(config, fixed_readout=4.0), build_task(config))
 
 
 def test_a_cell_with_a_readout_of_another_size_is_refused():

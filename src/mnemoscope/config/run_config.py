@@ -64,6 +64,9 @@ class RunConfig:
     """Size of a learned linear embedding of the inputs; None: the cell receives the inputs unchanged."""
     readout_bias: bool = True
     """Whether the linear readout has a bias."""
+    fixed_readout: float | None = None
+    """Standard deviation of w in a constant linear readout with the weights w / units, so that the units must learn the
+    task; 4 in Dubreuil et al. 2022. None: the readout is trained."""
     optimiser: Literal["adam", "adamw", "rmsprop"] = "adam"
     """Optimiser. Weight decay is decoupled in adamw and an L2 penalty in the others."""
     learning_rate: float = 1e-3

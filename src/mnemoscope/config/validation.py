@@ -10,7 +10,7 @@ from typing import Any
 from mnemoscope import registry
 from mnemoscope.base.suggestions import did_you_mean
 
-CELL_SETTINGS = ("hidden_size", "embedding", "readout_bias", "truncate")
+CELL_SETTINGS = ("hidden_size", "embedding", "readout_bias", "fixed_readout", "truncate")
 """Settings that have a meaning only where a recurrent cell is trained."""
 _AT_LEAST_ONE = (
     "hidden_size",
@@ -35,7 +35,7 @@ _LARGEST_RATE = 1e30
 """Beyond this learning rate, a step of an optimiser overflows float32."""
 _BELOW_ONE = ("smoothing", "momentum")
 _RATES = ("learning_rate", "orthogonal_learning_rate")
-_ABOVE_ZERO = (*_RATES, "clip")
+_ABOVE_ZERO = (*_RATES, "clip", "fixed_readout")
 
 
 def check_settings(settings: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:

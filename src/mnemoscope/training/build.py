@@ -74,7 +74,19 @@ def _model(config: RunConfig, task: Task) -> Model:
     }
     cell: Cell = cell_class(**sizes, **checked_cell_options(config))
     encode = None if config.embedding is None else nn.Linear(task.input_size, sizes["input_size"], bias=False)
-    return Model(cell, task.output_size, encode, config.readout_bias)
+    model = Model(cell, task.output_size, encode, config.readout_bias)
+    if config.fixed_readout is not None:
+        _fix_readout(model, config.fixed_readout)
+    return model
+
+
+def _fix_readout(model: Model, deviation: float) -> None:
+    """Make the weights of the readout constant: w / units with w ~ N(0, deviation^2)."""
+    if not isinstance(model.readout, nn.Linear):
+        name = type(model.cell).__name__
+        raise ValueError(f"fixed_readout is for the linear readout of a model, but this {name} has a built-in readout.")
+    nn.init.normal_(model.readout.weight, std=deviation / model.readout.in_features)
+    model.readout.weight.requires_grad_(False)
 
 
 def _solver(config: RunConfig, task: RelationalSequence) -> SingleStepModel:
