@@ -99,7 +99,7 @@ def assert_same(one, other):
     ids=["ntm", "matntm", "windows", "lstm", "curriculum"],
 )
 def test_graphs_give_the_weights_of_a_run_without_them(tmp_path, changes):
-    config = replace(COPY, **changes)
+    config = replace(COPY, cuda_graphs=True, **changes)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         graphed = weights(config, tmp_path / "graphs")
@@ -139,7 +139,7 @@ def test_a_pass_that_no_graph_can_repeat_is_refused_with_the_reason(kind, reason
         return original(outputs) * factor
 
     model.readout.forward = forward
-    graphed = GraphedPass(model, [])
+    graphed = GraphedPass(model, [], warn=True)
     batch = task.batch(4, 0, 0)
     windows = ms.training.bptt.cut_windows(batch, None)
     with training_stream("cuda"):
@@ -166,7 +166,7 @@ def test_a_constant_that_should_change_is_noticed_by_the_comparison():
         return original(outputs) * (kept[0] if torch.cuda.is_current_stream_capturing() else model.readout.weight.sum())
 
     model.readout.forward = forward
-    graphed = GraphedPass(model, [])
+    graphed = GraphedPass(model, [], warn=True)
     windows = ms.training.bptt.cut_windows(task.batch(4, 0, 0), None)
     with training_stream("cuda"):
         graphed(task, windows, None, scored=False)

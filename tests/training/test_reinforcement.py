@@ -663,6 +663,8 @@ def test_unpublished_and_failed_agents_are_reported():
 def test_every_published_reward_has_its_place_in_the_paper_preset():
     trials = study.STUDY.trials(study.STUDY.presets["paper"].settings, (0,))
     assert len(trials) == 18
+    assert {trial.settings["device"] for trial in trials} == {"cuda"}
+    assert "device" not in study.STUDY.trials(study.STUDY.presets["cpu"].settings, (0,))[0].settings
     assert {claim.subject for claim in study.STUDY.claims} < {trial.subject for trial in trials}
     for trial in trials:
         assert PPO(**trial.settings["ppo"]).steps == 5_000_000

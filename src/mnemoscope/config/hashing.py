@@ -18,7 +18,7 @@ LATER_DEFAULTS = {
     "curriculum_score": 0.96,
     "momentum": 0.0,
     "leave_out": 0,
-    "cuda_graphs": True,
+    "cuda_graphs": None,
     "log": (),
 }
 """Defaults of the settings that the first versions did not have. At its default such a setting does not enter the hash,

@@ -114,8 +114,9 @@ class RunConfig:
     """Device to train on."""
     threads: int | None = None
     """Number of CPU threads; None: the default of torch. Not part of the hash."""
-    cuda_graphs: bool = True
-    """Whether to replay the steps on a GPU as CUDA graphs where this is possible. Not part of the hash."""
+    cuda_graphs: bool | None = None
+    """Whether to replay the steps on a GPU as CUDA graphs, which changes no number. None: where it is possible. true:
+    also warn, with the reason, where it is not. Not part of the hash."""
     log: Sequence[Log] = ()
     """Loggers in addition to metrics.jsonl: tensorboard, wandb (offline unless WANDB_MODE is set). Not part of the
     hash."""

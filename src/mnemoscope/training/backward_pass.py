@@ -32,7 +32,8 @@ class BackwardPass:
         self._penalised = penalised_modules(model)
         self._shard = None if group.world_size == 1 else group.shard(config.batch_size)
         self._sums: GradientSums | None = None
-        self._graphed = GraphedPass(model, self._penalised) if config.cuda_graphs and config.device == "cuda" else None
+        graphed = config.device == "cuda" and config.cuda_graphs is not False
+        self._graphed = GraphedPass(model, self._penalised, warn=config.cuda_graphs is True) if graphed else None
 
     def __call__(self, task: Task, batch: Batch, state: State | None, scored: bool) -> BatchLoss:
         """Return the loss of a batch, and put its gradient into the parameters.

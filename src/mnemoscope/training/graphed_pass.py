@@ -51,12 +51,12 @@ class GraphedPass:
     """Callable that runs the windows of a batch forward and backward, as a CUDA graph from the fourth batch on.
 
     Per shape of a batch, the first pass is watched for reasons against a graph, a graph is recorded after the second,
-    and the third is compared with a replay. A network that cannot be recorded is run without graphs, after a warning
-    with the reason.
+    and the third is compared with a replay. A network that cannot be recorded is run without graphs; `refusal` has
+    the reason, and with `warn` a warning gives it.
     """
 
-    def __init__(self, model: Model, penalised: Sequence[HasPenalty]) -> None:
-        self._model, self._penalised = model, penalised
+    def __init__(self, model: Model, penalised: Sequence[HasPenalty], *, warn: bool = False) -> None:
+        self._model, self._penalised, self._warn = model, penalised, warn
         self._recordings: dict[Hashable, _Recording | None] = {}
         """Graphs by shape; None after the first pass."""
         self._pool: Any = None
@@ -144,11 +144,12 @@ class GraphedPass:
     def _refuse(self, reason: str) -> None:
         self.refusal = reason
         self._recordings.clear()
-        warnings.warn(
-            f"The steps of this run are not replayed as CUDA graphs: {reason}. The numbers are the same, the steps may "
-            f"take longer. cuda_graphs = false (`--no-cuda-graphs`) avoids this warning.",
-            stacklevel=2,
-        )
+        if self._warn:
+            warnings.warn(
+                f"The steps of this run are not replayed as CUDA graphs: {reason}. The numbers are the same, but the "
+                f"steps take longer. Change this part of the network, or omit cuda_graphs to avoid this warning.",
+                stacklevel=2,
+            )
 
 
 class _Recording:

@@ -14,6 +14,7 @@ from torch import nn
 from mnemoscope.base.reading import read_json
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE, style_page_axes
+from mnemoscope.engines.local import available_cores
 from mnemoscope.replication.claims import Claim, Row, Subject, about
 from mnemoscope.replication.computed_study import legend_above
 from mnemoscope.replication.learning_study import KEPT_POINTS, by_name, colours, finite
@@ -49,6 +50,8 @@ TABLE: dict[str, dict[str, tuple[float, float]]] = {
 """Mean rewards in the training and the test environment."""
 TOLERANCE = 0.1
 """Largest difference between matching rewards; the source has one run each, without a spread."""
+PROCESSES = 8
+"""Processes of the environments while an agent learns on a GPU."""
 BASE = PPO(steps=STEPS, environments=64, rollout=32, epochs=4, minibatches=4)
 """Settings of PPO. B.2 gives only the number of steps; the rest are common values. Agents do not receive the mission, a
 sentence: in Fetch and GoTo they have to guess the goal object. The published rewards suggest that the published agents
@@ -93,8 +96,8 @@ class MiniGrid(Study):
             {"rooms": ("DoorKey-5x5",), "hidden_size": 64, "episodes": 32, "ppo": {"steps": 150_000}},
         ),
         "paper": Preset(
-            "All six environments, 5,000,000 steps as published; one seed, 100 episodes per test.",
-            {"rooms": tuple(ROOMS), "hidden_size": 64, "episodes": 100, "ppo": {}},
+            "All six environments, 5,000,000 steps as published, on a GPU; one seed, 100 episodes per test.",
+            {"rooms": tuple(ROOMS), "hidden_size": 64, "episodes": 100, "device": "cuda", "ppo": {}},
         ),
     }
     cites = ("kerg2020", "schulman2016", "schulman2017", "chevalier2018")
@@ -114,6 +117,7 @@ class MiniGrid(Study):
                     "room": room,
                     "hidden_size": settings["hidden_size"],
                     "episodes": settings["episodes"],
+                    **{name: settings[name] for name in ("device",) if name in settings},
                     "ppo": asdict(replace(BASE, **settings["ppo"], seed=seed)),
                 },
                 seed,
@@ -129,8 +133,12 @@ class MiniGrid(Study):
         small, large = (minigrid(place) for place in ROOMS[chosen["room"]])
         agent = build_grid_agent(chosen["cell"], hidden_size=chosen["hidden_size"], seed=seed, **chosen["options"])
         result: dict[str, Any] = {"parameters": sum(parameter.numel() for parameter in agent.parameters())}
+        on_gpu = chosen.get("device") == "cuda"
+        agent.to("cuda" if on_gpu else "cpu")
+        processes = min(PROCESSES, available_cores()) if on_gpu else 1
+        ppo, home = PPO(**chosen["ppo"]), folder / "run"
         try:
-            trained = train_agent(agent, small, PPO(**chosen["ppo"]), folder / "run", resume=True, progress=progress)
+            trained = train_agent(agent, small, ppo, home, resume=True, progress=progress, processes=processes)
         except NonFiniteLoss as error:
             return result | {"failed": str(error).split(";")[0]}
         agents = {"after": agent, "random": _random_agent()}
