@@ -11,7 +11,13 @@ import mnemoscope as ms
 from mnemoscope.cells import Block, Stack, affine_layers
 from mnemoscope.cells.affine import MLSTM, GatedDeltaNet, Mamba2
 from mnemoscope.cells.affine.layer import AffineLayer
-from mnemoscope.lenses.exact_influence import layer_derivatives, network_derivatives, readers
+from mnemoscope.lenses.exact_influence import (
+    carried_derivatives,
+    layer_derivatives,
+    local_derivatives,
+    network_derivatives,
+    readers,
+)
 from mnemoscope.lenses.exact_influence.layer_derivatives import full_path
 from mnemoscope.lenses.exact_influence.network_derivatives import model_path
 from mnemoscope.lenses.exact_influence.result import _number
@@ -47,10 +53,18 @@ def full_by_autograd(layer, state):
     return torch.stack([J[b, ..., b, :] for b in range(J.shape[0])]).square().sum((1, 3, 5))
 
 
-@representatives("lru", "deltaproduct-gated", "mlstm")
+@pytest.fixture
+def small_pieces(monkeypatch):
+    """Divide six steps into two chunks, the second one filled up, these into two, and inputs into several blocks."""
+    monkeypatch.setattr(readers, "CHUNK", 4)
+    monkeypatch.setattr(carried_derivatives, "INSIDE", 2)
+    monkeypatch.setattr(local_derivatives, "BLOCK", {"cpu": 200})
+
+
+@pytest.mark.usefixtures("small_pieces")
+@representatives("lru", "deltaproduct-gated", "mlstm", "mamba2")
 @pytest.mark.parametrize("name", CELLS)
-def test_the_full_influence_of_a_cell_is_its_jacobian(name, monkeypatch):
-    monkeypatch.setattr(readers, "CHUNK", 4)  # two of them, the second one filled up
+def test_the_full_influence_of_a_cell_is_its_jacobian(name):
     cell, xs = trained(name), randn(TIME, BATCH, 3)
     _, state = ms.scan(cell, randn(2, BATCH, 3))  # from a state that is not 0
     [layer] = affine_layers(cell, xs, state)
@@ -60,6 +74,7 @@ def test_the_full_influence_of_a_cell_is_its_jacobian(name, monkeypatch):
     torch.testing.assert_close(found.energies, full_by_autograd(layer, state), rtol=1e-10, atol=1e-13)
 
 
+@pytest.mark.usefixtures("small_pieces")
 @pytest.mark.parametrize("core", [lambda: GatedDeltaNet(3, 4, heads=2), lambda: MLSTM(3, 4)])
 def test_the_full_influence_of_a_block_includes_its_convolution(core, monkeypatch):
     monkeypatch.setattr(readers, "CHUNK", 4)
@@ -85,6 +100,7 @@ def value_part(layer):
     return torch.stack([J[b, ..., b, :] for b in range(J.shape[0])]).square().sum((1, 3, 5))
 
 
+@pytest.mark.usefixtures("small_pieces")
 @pytest.mark.parametrize("core", [lambda: Mamba2(3, 4, heads=2, state_size=2), lambda: MLSTM(3, 4)])
 @pytest.mark.parametrize("columns", [1, 8])
 def test_random_directions_are_unbiased_within_their_error(core, columns, monkeypatch):
@@ -172,6 +188,16 @@ def test_token_numbers_without_an_embedding_are_refused():
         model_path(Lookup(), torch.randint(5, (TIME, BATCH)))
 
 
+def test_products_of_matrices_and_of_their_numbers_agree(monkeypatch):
+    W = randn(2, 3, 4, 5)
+    by_numbers = carried_derivatives._packed_products(W)
+    monkeypatch.setattr(carried_derivatives, "MATRIX", 0)
+    torch.testing.assert_close(carried_derivatives._packed_products(W), by_numbers)
+    r = randn(2, 3, 4, 1)
+    squares = (r.mT @ W).square().sum((-2, -1))
+    torch.testing.assert_close((carried_derivatives._products(r).squeeze(-1) * by_numbers).sum(-1), squares)
+
+
 # --- summaries --------------------------------------------------------------------------------------------------------
 
 ENERGIES = torch.tensor([[1.0, 0, 0], [4, 2, 0], [0, 6, 3]])
@@ -189,6 +215,14 @@ def test_summaries_of_a_small_matrix():
     assert kept_for(ENERGIES, ROWS).tolist() == [1, 1, 0]
     assert retention(ENERGIES, ROWS)[:2].tolist() == pytest.approx([4 / 6, 6 / 4])  # lag 2 has one input alone
     assert retention(ENERGIES, ROWS)[2].isnan()
+
+
+@pytest.mark.parametrize("time", [1, 2, 5, 17])
+def test_a_window_is_found_from_the_sums_of_all_older_inputs(time):
+    energies, rows = randn(3, time, time).square().tril(), torch.arange(time)
+    unneeded = (energies.cumsum(-1) <= 0.3 * energies.sum(-1, keepdim=True)).sum(-1)
+    expected = (rows + 1 - unneeded).double().mean(-1)
+    torch.testing.assert_close(windows(energies, rows, torch.full((3,), time), 0.7), expected)
 
 
 def test_summaries_of_a_short_sequence_and_of_some_outputs_count_what_exists():

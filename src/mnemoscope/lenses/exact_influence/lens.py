@@ -150,12 +150,11 @@ def _of_values(
     layer: AffineLayer, rows: Tensor, lengths: Tensor, share: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Return the value path of the first of some sequences, its curves, and the summaries of each head."""
-    time, batch, heads = layer.parts.queries.shape[:3]
+    time, batch = layer.parts.queries.shape[:2]
     total, columns = torch.zeros(batch, time, time, dtype=torch.float64, device=rows.device), []
     past_end = rows.unsqueeze(-1) >= lengths[:, None, None, None]
     short, denominators = bool(past_end.any()), layer.denominators()
-    for some in _slices(heads, of_device(ROOM, rows) // (batch * time**2)):
-        energies = value_energies(layer, some, denominators)
+    for energies in value_energies(layer, max(1, of_device(ROOM, rows) // (batch * time**2)), denominators):
         energies = energies.masked_fill(past_end, 0.0) if short else energies
         each = lengths.unsqueeze(1).expand(energies.shape[:2])
         summaries = (
@@ -168,11 +167,6 @@ def _of_values(
     joined = (torch.cat(parts, 1) for parts in zip(*columns, strict=True))
     lives, spans, numbers = joined
     return total[0].cpu(), lag_curve(total, rows, lengths).cpu(), lives, spans, numbers
-
-
-def _slices(number: int, size: int) -> list[slice]:
-    size = max(1, size)
-    return [slice(first, min(first + size, number)) for first in range(0, number, size)]
 
 
 def _state_norms(layer: AffineLayer) -> Float[Tensor, " time"]:

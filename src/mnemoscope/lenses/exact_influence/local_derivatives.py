@@ -10,7 +10,7 @@ All of it is linear in the columns of S, so that S may stand for S times a few c
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -20,6 +20,10 @@ from torch.autograd import forward_ad
 from mnemoscope.base.array_types import Float, Inexact
 from mnemoscope.cells.affine.layer import AffineLayer, LayerInputs
 from mnemoscope.cells.affine.parts import Parts, carry_back, scan_states
+from mnemoscope.lenses.exact_influence.device_limits import of_device
+
+BLOCK = {"cpu": 2_000_000, "cuda": 64_000_000}
+"""Numbers of derivatives of states that are computed at a time: few, so that they stay in the cache of a CPU."""
 
 Sketch = Float[Tensor, "heads directions values columns"] | None
 """Columns by which the values of each head are multiplied along each direction; None for the values themselves."""
@@ -48,95 +52,136 @@ class LocalDerivatives:
             [slope] = _derivatives(lambda x: [layer.core.denominators(x, layer.scales)], reads, direction.unsqueeze(0))
             self._slopes = slope[0].unsqueeze(-1) * reads[..., :-1] / denominators.unsqueeze(-1)
 
-    def normaliser_slopes(self, sketch: Tensor | None) -> Float[Tensor, "time batch heads directions columns"]:
+    def normaliser_slopes(
+        self, sketch: Tensor | None, steps: slice = slice(None)
+    ) -> Float[Tensor, "steps batch heads directions columns"]:
         """Return `slope h`, by which the derivative of the normaliser enters those of the reads h of values."""
-        return _sketched(self._slopes.unsqueeze(-2), sketch)
+        return _sketched(self._slopes[steps].unsqueeze(-2), sketch)
 
-    def add(
+    def blocks(
         self, directions: Float[Tensor, "directions time batch inputs"], sketch: Sketch
-    ) -> Inexact[Tensor, "time batch heads keys directions all_columns"]:
-        """Return the derivatives of the states after the last steps that inputs reach, along directions of them.
+    ) -> Iterator[Inexact[Tensor, "block batch heads keys directions all_columns"]]:
+        """Yield the derivatives of the states after the last steps that inputs reach, for some inputs after others.
 
-        Those of inputs whose last step is after the end are 0. Only every c-th input is moved at a time, so that the
-        features of a step depend on one moved input.
+        Those of inputs whose last step is after the end have no meaning. Only every c-th input is moved at a time, so
+        that the features of a step depend on one moved input.
         """
-        time, c = directions.shape[1], self.window
+        layer, (number, time), c = self.layer, directions.shape[:2], self.window
+        tangents = self._change_of_features(directions)
         extended = None if sketch is None else self._extended(sketch)
-        states = self._states(extended, len(directions)).movedim(-3, -1).contiguous()  # keys last: long inner loops
-        projected = self.inputs.project(self.inputs.xs)
-        [change] = _derivatives(lambda xs: [self.inputs.project(xs)], self.inputs.xs, directions)
-        sources = torch.arange(time, device=directions.device)
-        moved = torch.cat([torch.where((sources % c == first).view(-1, 1, 1), change, 0) for first in range(c)])
-        [tangents] = _derivatives(lambda xs: [self.inputs.mix(xs)], projected, moved)
-        tangents = tangents.unflatten(0, (c, -1))
-        found = torch.zeros_like(states[:-1])
-        for later in range(min(c, time)):
-            reached = sources[: time - later]
-            tangent = tangents[reached % c, :, reached + later].transpose(0, 1)
-            found = self._advance(later, tangent, extended, states, found[: time - later])
-        found = torch.cat([found, found.new_zeros(time - len(found), *found.shape[1:])])
-        return found.movedim(-1, -3).contiguous()
+        S = layer.start if extended is None else layer.start @ _flat(extended).to(layer.start.dtype)
+        size = max(1, of_device(BLOCK, S) // (S.numel() * (number if sketch is None else 1)))
+        for sources in torch.arange(time, device=directions.device).split(size):
+            first, after = int(sources[0]), int(sources[-1]) + 1
+            states = self._states(slice(first, min(after + c - 1, time)), S, extended)
+            S = states[after - first]
+            states = states.unflatten(-1, (1 if sketch is None else number, -1))
+            states = states.movedim(-3, -1).contiguous()  # keys last: long inner loops
+            found = None
+            for later in range(min(c, time - first)):
+                reached = sources[: time - later - first]
+                tangent = tangents[reached % c, :, reached + later].transpose(0, 1)
+                found = None if found is None else found[: len(reached)]
+                found = self._advance(first, later, tangent, extended, states, found)
+            assert found is not None
+            found = torch.cat([found, found.new_zeros(len(sources) - len(found), *found.shape[1:])])
+            yield found.movedim(-1, -3).contiguous()
+
+    def _change_of_features(
+        self, directions: Float[Tensor, "directions time batch inputs"]
+    ) -> Float[Tensor, "moved directions time batch features"]:
+        """Return the derivatives of the features by every c-th input, from each of the first c on."""
+        inputs, c = self.inputs, self.window
+        projected = inputs.project(inputs.xs)
+        [change] = _derivatives(lambda xs: [inputs.project(xs)], inputs.xs, directions)
+        sources = torch.arange(len(inputs.xs), device=directions.device).view(-1, 1, 1)
+        moved = torch.cat([torch.where(sources % c == first, change, 0) for first in range(c)])
+        [tangents] = _derivatives(lambda xs: [inputs.mix(xs)], projected, moved)
+        return tangents.unflatten(0, (c, -1))
 
     def _states(
-        self, sketch: Tensor | None, number: int
-    ) -> Inexact[Tensor, "steps batch heads keys directions columns"]:
-        """Return the states before every step and after the last, times the columns of each direction."""
-        layer = self.layer
-        if sketch is None:
-            S, values = layer.start, layer.parts.values
-        else:
-            flat = sketch.transpose(1, 2).flatten(2)  # (heads, values, directions columns)
-            S = layer.start @ flat.to(layer.start.dtype)
-            values = (layer.parts.values.unsqueeze(-2) @ flat.to(layer.parts.values.dtype)).squeeze(-2)
-        states = torch.cat([S.unsqueeze(0), scan_states(layer.parts._replace(values=values), S)])
-        if sketch is None:
-            return states.unsqueeze(-2).expand(*states.shape[:-1], number, -1)
-        return states.unflatten(-1, (number, -1))
+        self, steps: slice, S: Inexact[Tensor, "batch heads keys all_columns"], sketch: Sketch
+    ) -> Inexact[Tensor, "steps batch heads keys all_columns"]:
+        """Return the state S before some steps and those after each of them, times the columns of all directions."""
+        parts = self.layer.between(steps.start, steps.stop)
+        if sketch is not None:
+            flat = _flat(sketch).to(parts.values.dtype)
+            parts = parts._replace(values=(parts.values.unsqueeze(-2) @ flat).squeeze(-2))
+        return torch.cat([S.unsqueeze(0), scan_states(parts, S)])
 
-    def _advance(self, first: int, tangent: Tensor, sketch: Tensor | None, states: Tensor, dS: Tensor) -> Tensor:
-        """Return the derivatives of the states after the steps from `first` on, and add those of their reads."""
-        layer, time = self.layer, len(self.layer.features)
-        parts = layer.between(first, time)
-        v, q = _sketched(parts.values.unsqueeze(-2), sketch), parts.queries.to(dS.dtype)
-        dq, dk, dv, dg, da, db = self._change_of_parts(first, tangent)
+    def _advance(
+        self,
+        block: int,
+        later: int,
+        tangent: Float[Tensor, "directions sources batch features"],
+        sketch: Sketch,
+        states: Inexact[Tensor, "steps batch heads directions_or_1 columns keys"],
+        dS: Inexact[Tensor, "sources batch heads directions columns keys"] | None,
+    ) -> Inexact[Tensor, "sources batch heads directions columns keys"]:
+        """Return the derivatives of the states so many steps after the inputs of a block, and add those of the reads.
+
+        Args:
+            block: the first input of the block.
+            later: number of steps after each input.
+            tangent: derivatives of the features of these steps.
+            sketch: the columns of each direction.
+            states: states from the first input of the block on, for each direction or for all.
+            dS: derivatives one step before; None for zeros.
+
+        """
+        number, sources = tangent.shape[:2]
+        first = block + later
+        steps = slice(first, first + sources)
+        parts = self.layer.between(steps.start, steps.stop)
+        v = _sketched(parts.values.unsqueeze(-2), sketch)
+        dq, dk, dv, dg, da, db = self._change_of_parts(steps, tangent)
         dv = None if dv is None else _sketched(dv, sketch)
         pieces = [_unbound(x, parts.micro_steps) for x in (v, dk, dv, dg, da, db)]
-        S = states[first:-1]  # (time, batch, heads, directions, columns, keys), as dS
+        S, S_after = (states[later + i : later + i + sources] for i in range(2))
         for part, v, dk, dv, dg, da, db in zip(parts.each(), *pieces, strict=True):
-            moved = _carried(part, dS)
-            if dg is not None:
-                moved.addcmul_((torch.exp(part.log_decays).unsqueeze(-2) * dg).unsqueeze(-2), S)
-            for row, column in _rank_one(part, S, v, dk, dv, da, db):
+            moved = S.new_zeros(*S.shape[:3], number, *S.shape[-2:]) if dS is None else _carried(part, dS)
+            for row, column in _terms(part, S, v, dk, dv, dg, da, db):
                 moved.addcmul_(row, column)
             dS = moved
             if part.micro_steps < parts.micro_steps:
                 S = _carried(part, S).addcmul_(part.keys[..., None, None, :], v.unsqueeze(-1))
+        assert dS is not None
+        reads = self._change_of_reads(steps, sketch, parts, dS, S_after, dq)
+        targets = torch.arange(steps.start, steps.stop, device=reads.device)
+        self.energies[:, targets, targets - later] += reads.abs().square().sum((-3, -2, -1)).T
+        return dS
+
+    def _change_of_reads(
+        self, steps: slice, sketch: Sketch, parts: Parts, dS: Tensor, S: Tensor, dq: Tensor | None
+    ) -> Inexact[Tensor, "sources batch heads directions _"]:
+        """Return the derivatives of the reads of some steps from those of their states S and queries."""
+        q = parts.queries.to(dS.dtype)
         read = (dS.flatten(-3, -2) @ q.unsqueeze(-1)).squeeze(-1).unflatten(-1, dS.shape[-3:-1])
         if dq is not None:
-            read = read + (dq.to(dS.dtype).unsqueeze(-2) * states[first + 1 :]).sum(-1)
+            read = read + _read(S, dq.to(dS.dtype))
         if not parts.values.is_complex() and read.is_complex():
             read = read.real
         if self.normalised:
-            slopes = self.normaliser_slopes(None if sketch is None else sketch[..., :-1, :-1])[first:]
-            read = (read[..., :-1] - slopes * read[..., -1:]) / self.denominators[first:, ..., None, None]
-        sources = torch.arange(time - first, device=read.device)
-        self.energies[:, sources + first, sources] += read.abs().square().sum((-3, -2, -1)).T
-        return dS
+            slopes = self.normaliser_slopes(None if sketch is None else sketch[..., :-1, :-1], steps)
+            read = (read[..., :-1] - slopes * read[..., -1:]) / self.denominators[steps, ..., None, None]
+        return read
 
-    def _change_of_parts(self, first: int, tangent: Tensor) -> list[Tensor | None]:
-        """Return the derivatives of q, k, v, g, a and b at the steps from `first` on; None where they do not move.
+    def _change_of_parts(
+        self, steps: slice, tangent: Float[Tensor, "directions steps batch features"]
+    ) -> list[Tensor | None]:
+        """Return the derivatives of q, k, v, g, a and b at some steps; None where they do not move.
 
-        The directions are after the heads.
+        The directions are after the heads. Parts belong to one step alone, so that the directions are taken as
+        further steps.
         """
-        layer = self.layer
-        shift = None if self._shift is None else self._shift[first:]
-        scale = None if layer.scales is None else layer.scales[first:]
+        layer, number = self.layer, len(tangent)
+        shift, scale = (None if x is None else _repeated(x[steps], number) for x in (self._shift, layer.scales))
 
         def parts(features: Tensor) -> list[Tensor]:
             return _relative(layer.core.parts(features), shift, scale).tensors()
 
-        found = _derivatives(parts, layer.features[first:], tangent)
-        found = [x if x is None else x.movedim(0, -2) for x in found]
+        found = _derivatives(parts, _repeated(layer.features[steps], number), tangent.flatten(0, 1).unsqueeze(0))
+        found = [None if x is None else x.squeeze(0).unflatten(0, (number, -1)).movedim(0, -2) for x in found]
         return found if len(found) == 6 else [*found, None, None]
 
     def _extended(self, sketch: Tensor) -> Tensor:
@@ -148,29 +193,40 @@ class LocalDerivatives:
         return extended
 
 
-def _rank_one(
+def _terms(
     part: Parts,
     S: Tensor,
     v: Tensor,
     dk: Tensor | None,
     dv: Tensor | None,
+    dg: Tensor | None,
     da: Tensor | None,
     db: Tensor | None,
-) -> list[tuple[Tensor, Tensor]]:
-    """Return the factors of the terms of dS' that are products of a row and a column."""
-    terms = []
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield pairs of tensors whose products are the terms of dS', but for the carried derivative."""
+    if dg is not None:
+        decays = torch.exp(part.log_decays)
+        if S.shape[-3] == 1:  # the directions share the state
+            yield dg.unsqueeze(-2), decays[..., None, None, :] * S
+        else:
+            yield (decays.unsqueeze(-2) * dg).unsqueeze(-2), S
     if dk is not None:
-        terms.append((dk.unsqueeze(-2), v.unsqueeze(-1)))
+        yield dk.unsqueeze(-2), v.unsqueeze(-1)
     if dv is not None:
-        terms.append((part.keys[..., None, None, :], dv.unsqueeze(-1)))
+        yield part.keys[..., None, None, :], dv.unsqueeze(-1)
     if part.erase is not None:
         a, b = part.erase
         if da is not None:
-            read = (S.flatten(-3, -2) @ b.unsqueeze(-1)).unflatten(-2, S.shape[-3:-1])
-            terms.append((da.unsqueeze(-2), read))
+            yield da.unsqueeze(-2), (S.flatten(-3, -2) @ b.unsqueeze(-1)).unflatten(-2, S.shape[-3:-1])
         if db is not None:
-            terms.append((a[..., None, None, :], (db.unsqueeze(-2) * S).sum(-1, keepdim=True)))
-    return terms
+            yield a[..., None, None, :], _read(S, db).unsqueeze(-1)
+
+
+def _read(S: Tensor, queries: Tensor) -> Tensor:
+    """Return the reads (..., directions, columns) of S (..., directions or 1, columns, keys) by each direction."""
+    if S.shape[-3] == 1:
+        return queries @ S.squeeze(-3).mT
+    return (queries.unsqueeze(-2) * S).sum(-1)
 
 
 def _carried(part: Parts, S: Tensor) -> Tensor:
@@ -191,6 +247,16 @@ def _sketched(values: Tensor, sketch: Tensor | None) -> Tensor:
     return values if sketch is None else (values.unsqueeze(-2) @ sketch.to(values.dtype)).squeeze(-2)
 
 
+def _flat(sketch: Float[Tensor, "heads directions values columns"]) -> Float[Tensor, "heads values all_columns"]:
+    """Return the columns of all directions side by side."""
+    return sketch.transpose(1, 2).flatten(2)
+
+
+def _repeated(x: Tensor, number: int) -> Tensor:
+    """Return so many copies of the steps of x, one after the other."""
+    return x.repeat(number, *(1,) * (x.dim() - 1))
+
+
 def _derivatives(
     function: Callable[[Tensor], Sequence[Any]], at: Tensor, along: Float[Tensor, "directions ..."]
 ) -> list[Any]:
@@ -202,6 +268,8 @@ def _derivatives(
             with forward_ad.dual_level():
                 values = function(forward_ad.make_dual(at, direction))
                 found.append([forward_ad.unpack_dual(value).tangent for value in values])
+    if len(found) == 1:  # without a copy
+        return [None if tangent is None else tangent.unsqueeze(0) for tangent in found[0]]
     return [None if each[0] is None else torch.stack(each) for each in zip(*found, strict=True)]
 
 

@@ -31,9 +31,9 @@ class Readers:
     Steps without effect fill up the last chunk.
     """
 
-    def __init__(self, parts: Parts, dtype: torch.dtype) -> None:
+    def __init__(self, parts: Parts, dtype: torch.dtype, size: int | None = None) -> None:
         self.time = len(parts.queries)
-        self.size = min(CHUNK, self.time)
+        self.size = min(size or CHUNK, self.time)
         """Steps of a chunk."""
         self.chunks = -(-self.time // self.size)
         """Number of chunks."""

@@ -6,6 +6,8 @@ weights of an average.
 
 from __future__ import annotations
 
+from math import isqrt
+
 import torch
 from torch import Tensor
 
@@ -62,10 +64,19 @@ def windows(
     energies: Energies, rows: Int[Tensor, " rows"], lengths: Int[Tensor, "*batch"], share: float
 ) -> Float[Tensor, "*batch"]:
     """Return the least number of last inputs that hold a share of the influence on an output, the mean over outputs."""
-    older = energies.cumsum(-1)  # of the inputs up to s
+    time = energies.shape[-1]
+    chunk = max(1, isqrt(time))  # sums of chunks, and of the inputs of one chunk, take less time than those of all
+    whole = time // chunk * chunk
+    sums = energies[..., :whole].unflatten(-1, (-1, chunk)).sum(-1)
+    older = torch.cat([sums, energies[..., whole:].sum(-1, keepdim=True)], -1).cumsum(-1)
     total = older[..., -1]
-    unneeded = torch.searchsorted(older, ((1 - share) * total).unsqueeze(-1), right=True).squeeze(-1)
-    return _over_rows((rows + 1 - unneeded).to(energies.dtype), total, rows, lengths)
+    level = ((1 - share) * total).unsqueeze(-1)
+    full = torch.searchsorted(older, level, right=True).clamp_max(sums.shape[-1])  # chunks that are not needed
+    before = torch.where(full > 0, older.gather(-1, (full - 1).clamp_min(0)), 0.0)
+    places = full * chunk + torch.arange(chunk, device=energies.device)
+    inside = energies.gather(-1, places.clamp_max(time - 1)).masked_fill(places >= time, 0.0)
+    unneeded = full * chunk + ((before + inside.cumsum(-1) <= level) & (places < time)).sum(-1, keepdim=True)
+    return _over_rows((rows + 1 - unneeded.squeeze(-1)).to(energies.dtype), total, rows, lengths)
 
 
 def participations(
@@ -73,7 +84,7 @@ def participations(
 ) -> Float[Tensor, "*batch"]:
     """Return `(sum_s I)^2 / sum_s I^2`, the number of inputs that share the influence on an output, as a mean."""
     total = energies.sum(-1)
-    numbers = total.square() / energies.square().sum(-1)
+    numbers = (total / torch.linalg.vector_norm(energies, dim=-1)).square()
     return _over_rows(numbers, total, rows, lengths)
 
 

@@ -9,6 +9,7 @@ and a row of M has the products of one read's readers (`readers`) with the keys 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -71,12 +72,24 @@ def value_paths(layer: AffineLayer, heads: slice = slice(None)) -> ValuePaths:
 
 
 def value_energies(
-    layer: AffineLayer, heads: slice, denominators: Float[Tensor, "time batch all_heads"] | None
-) -> Float[Tensor, "batch heads time sources"]:
-    """Return `ValuePaths.energies` of some heads, given the numbers that divide the reads of all heads, if any do."""
-    parts = layer.parts.chosen(heads=heads)
-    rows = None if denominators is None else denominators[..., heads]
-    return _energies(*_weights(parts, layer.start.dtype, rows), parts.micro_steps)
+    layer: AffineLayer, size: int, denominators: Float[Tensor, "time batch all_heads"] | None
+) -> Iterator[Float[Tensor, "batch some_heads time sources"]]:
+    """Yield `ValuePaths.energies` of the heads in groups of a size; each may overwrite the one before.
+
+    Given are the numbers that divide the reads of all heads, if any do.
+    """
+    memory = None
+    for heads in torch.arange(layer.start.shape[1]).split(size):
+        some = slice(int(heads[0]), int(heads[-1]) + 1)
+        parts, rows = layer.parts.chosen(heads=some), None if denominators is None else denominators[..., some]
+        if rows is not None or parts.micro_steps > 1 or parts.values.is_complex():
+            yield _energies(*_weights(parts, layer.start.dtype, rows), parts.micro_steps)
+            continue
+        norms = parts.values.norm(dim=-1, keepdim=True)
+        if memory is None or memory.shape[1] != len(heads):
+            memory = _empty_weights(parts, layer.start.dtype.to_real())
+        # the same memory for all groups: its upper triangle stays 0, and the system need not clear it again
+        yield _weights(parts._replace(keys=parts.keys * norms), layer.start.dtype, None, memory)[0].square_()
 
 
 def _energies(
@@ -97,19 +110,23 @@ def _energies(
 
 
 def _weights(
-    parts: Parts, dtype: torch.dtype, denominators: Float[Tensor, "time batch heads"] | None
+    parts: Parts,
+    dtype: torch.dtype,
+    denominators: Float[Tensor, "time batch heads"] | None,
+    memory: Inexact[Tensor, "batch heads length length micro_steps"] | None = None,
 ) -> tuple[Inexact[Tensor, "batch heads time writes"], Inexact[Tensor, "batch heads writes values"]]:
-    """Return M and the values, whose last one is that of the normaliser if there are denominators."""
+    """Return M and the values, whose last one is that of the normaliser if there are denominators.
+
+    M is computed in the given memory of `_empty_weights`, if there is one.
+    """
     readers, real = Readers(parts, dtype), not parts.values.is_complex()
     keys = readers.in_chunks(_after_tokens(parts, dtype))  # (chunks, steps, batch, heads, keys, micro_steps)
-    chunks, size = readers.chunks, readers.size
-    micro, length = parts.micro_steps, chunks * size
-    kind = dtype.to_real() if real else dtype
-    M = torch.zeros(*keys.shape[2:4], length, length, micro, dtype=kind, device=keys.device)
+    chunks, size, micro = readers.chunks, readers.size, parts.micro_steps
+    M = _empty_weights(parts, dtype.to_real() if real else dtype) if memory is None else memory
     blocks = M.unflatten(3, (chunks, size)).unflatten(2, (chunks, size)).diagonal(0, 2, 4)
     sources = torch.empty_like(keys)
     for j, r, operator in readers.within():
-        blocks[:, :, j:, j] = _product(r, keys[:, j], real).permute(1, 2, 3, 4, 0)
+        blocks[:, :, j:, j] = _small_product(r, keys[:, j], real).permute(1, 2, 3, 4, 0)
         sources[:, j] = carried_to_end(operator, keys[:, j])
     columns = sources.permute(0, 2, 3, 4, 1, 5).flatten(-2)  # (chunks, batch, heads, keys, writes of the chunk)
     flat = M.flatten(3)
@@ -122,6 +139,13 @@ def _weights(
     if denominators is not None:
         flat, values = flat / denominators.permute(1, 2, 0).unsqueeze(-1), values[..., :-1]
     return flat, values
+
+
+def _empty_weights(parts: Parts, dtype: torch.dtype) -> Inexact[Tensor, "batch heads length length micro_steps"]:
+    """Return zeros for M of whole chunks."""
+    readers, (batch, heads) = Readers(parts, dtype), parts.queries.shape[1:3]
+    length = readers.chunks * readers.size
+    return torch.zeros(batch, heads, length, length, parts.micro_steps, dtype=dtype, device=parts.queries.device)
 
 
 def _after_tokens(parts: Parts, dtype: torch.dtype) -> Inexact[Tensor, "time batch heads keys micro_steps"]:
@@ -141,3 +165,9 @@ def _product(r: Tensor, X: Tensor, real: bool) -> Tensor:
     if not (real and r.is_complex()):
         return r @ X
     return torch.cat([r.real, -r.imag], -1) @ torch.cat([X.real, X.imag], -2)
+
+
+def _small_product(r: Tensor, X: Tensor, real: bool) -> Tensor:
+    """Return the same for many small matrices X: torch calls a routine for each matrix on some CPUs."""
+    product = (r.unsqueeze(-1) * X.unsqueeze(-3)).sum(-2)
+    return product.real if real and product.is_complex() else product
