@@ -15,6 +15,7 @@ WITHOUT_EFFECT = ("name", "threads", "checkpoint_every", "cuda_graphs", "log")
 """Settings that do not change the result of a run, and do not enter the hash."""
 LATER_DEFAULTS = {
     "readout_bias": True,
+    "fixed_readout": None,
     "curriculum_score": 0.96,
     "momentum": 0.0,
     "leave_out": 0,

@@ -123,7 +123,7 @@ class LoadingMixture:
 
         In population p, `n = overlap m + C_p (m, I / input_scale) + N(0, 1)` with m ~ N(0, 1), I ~ N(0, input_scale^2)
         and entries of C_p ~ N(0, 1), less their mean over the populations: all units together have the covariances of a
-        single population, so that only the populations tell how the units differ.
+        single population, so that only its parts differ.
 
         >>> mixture = LoadingMixture.with_random_overlaps(2, rank=1, inputs=1, seed=0, overlap=1.0)
         >>> overlaps = mixture.covariances[:, 1, 0]
