@@ -29,7 +29,7 @@ from mnemoscope.lenses import Adaptive, Dynamics, FixedPoints, FromOutputs, From
 from mnemoscope.lenses.fixed_points.catalogue import Catalogue
 from mnemoscope.lenses.fixed_points.descent import Descent, Outcome
 from mnemoscope.lenses.fixed_points.lens import collect_result, default_solver
-from mnemoscope.lenses.fixed_points.result import Status
+from mnemoscope.lenses.fixed_points.outcomes import Status
 from mnemoscope.tasks import FlipFlop
 
 REST = 25

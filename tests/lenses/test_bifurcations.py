@@ -259,7 +259,8 @@ def test_points_missed_by_a_search_are_continued_back_from_later_snapshots():
 
 def test_the_index_sum_reports_missing_points(monkeypatch):
     """The starts reach two points of three, and neither midpoints nor the centre of the box are added."""
-    monkeypatch.setattr("mnemoscope.lenses.fixed_points.starts.landmarks", lambda dynamics: dynamics.origin[:0])
+    landmarks = "mnemoscope.lenses.fixed_points.composite_starts.landmarks"
+    monkeypatch.setattr(landmarks, lambda dynamics: dynamics.origin[:0])
 
     class Two:
         def draw(self, dynamics, generator):

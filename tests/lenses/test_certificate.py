@@ -12,7 +12,7 @@ import mnemoscope as ms
 from mnemoscope.cells import GRU, LSTM, EchoState, Elman, FunctionCell, Stack
 from mnemoscope.cells.enclosure import Enclosure, Interval
 from mnemoscope.lenses.fixed_points import FixedPoints, Status
-from mnemoscope.lenses.fixed_points.starts import Adaptive
+from mnemoscope.lenses.fixed_points.composite_starts import Adaptive
 from mnemoscope.lenses.fixed_points.subdivision import residual_enclosure, sampled_enclosure, subdivide
 
 from ..slow import SLOW
@@ -86,7 +86,7 @@ def test_the_search_goes_on_if_the_first_wave_finds_nothing(monkeypatch):
         lambda x, h: torch.tanh(h @ W.T + torch.tensor([0.3, -0.2, 0.1, 0.4])), state_size=4, bounds=(-1, 1)
     )
     corner = torch.ones(1, 4).double()
-    monkeypatch.setattr("mnemoscope.lenses.fixed_points.starts.landmarks", lambda dynamics: corner)
+    monkeypatch.setattr("mnemoscope.lenses.fixed_points.composite_starts.landmarks", lambda dynamics: corner)
     fp = ms.find_fixed_points(ms.Dynamics(spiral), Adaptive(corner))
     assert fp.starts.counts().get(Status.FIXED, 0) > 0
     assert len(fp) == 1

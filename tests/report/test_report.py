@@ -17,7 +17,8 @@ from mnemoscope.drawing.svg import COLOUR, inline_svg
 from mnemoscope.inspection import spectra as spectrum_section
 from mnemoscope.lenses import spectrum
 from mnemoscope.lenses.fixed_points import figure as drawing
-from mnemoscope.lenses.fixed_points.result import FixedPoints, Starts, Status
+from mnemoscope.lenses.fixed_points.outcomes import Starts, Status
+from mnemoscope.lenses.fixed_points.result import FixedPoints
 from mnemoscope.lenses.fixed_points.view import ARM_LENGTH, MOST_TRAJECTORY_STATES, project_state_space
 from mnemoscope.report import (
     NetworkPage,

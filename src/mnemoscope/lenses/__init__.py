@@ -57,19 +57,22 @@ from mnemoscope.lenses.fisher import (
     MatrixSystem as MatrixSystem,
     fisher_memory as fisher_memory,
 )
+from mnemoscope.lenses.fixed_points.composite_starts import (
+    Adaptive as Adaptive,
+    Several as Several,
+)
 from mnemoscope.lenses.fixed_points.descent import Tolerances as Tolerances
 from mnemoscope.lenses.fixed_points.lens import find_fixed_points as find_fixed_points
 from mnemoscope.lenses.fixed_points.matrix_free import GaussNewtonCG as GaussNewtonCG, NewtonKrylov as NewtonKrylov
 from mnemoscope.lenses.fixed_points.mixed_precision import ChordNewton as ChordNewton
 from mnemoscope.lenses.fixed_points.newton import LevenbergMarquardt as LevenbergMarquardt, Newton as Newton
+from mnemoscope.lenses.fixed_points.outcomes import Starts as Starts, Status as Status
 from mnemoscope.lenses.fixed_points.peer_files import import_fixed_points as import_fixed_points
-from mnemoscope.lenses.fixed_points.result import FixedPoints as FixedPoints, Starts as Starts, Status as Status
+from mnemoscope.lenses.fixed_points.result import FixedPoints as FixedPoints
 from mnemoscope.lenses.fixed_points.starts import (
-    Adaptive as Adaptive,
     Box as Box,
     FromOutputs as FromOutputs,
     FromTrajectories as FromTrajectories,
-    Several as Several,
 )
 from mnemoscope.lenses.gradients import GradientNorms as GradientNorms, gradient_norms as gradient_norms
 from mnemoscope.lenses.interference import (

@@ -17,11 +17,13 @@ from mnemoscope.lenses.attractors.composition import iterated_map
 from mnemoscope.lenses.attractors.cycle_families import family_periods
 from mnemoscope.lenses.attractors.cycles_result import Cycles
 from mnemoscope.lenses.dynamics import Dynamics, as_dynamics
+from mnemoscope.lenses.fixed_points.composite_starts import Adaptive
 from mnemoscope.lenses.fixed_points.lens import find_fixed_points
 from mnemoscope.lenses.fixed_points.linear_algebra import magnitude
-from mnemoscope.lenses.fixed_points.result import FixedPoints, Status
+from mnemoscope.lenses.fixed_points.outcomes import Status
+from mnemoscope.lenses.fixed_points.result import FixedPoints
 from mnemoscope.lenses.fixed_points.solvers import Solver
-from mnemoscope.lenses.fixed_points.starts import Adaptive, StartStrategy, as_starts, seeded_generator
+from mnemoscope.lenses.fixed_points.starts import StartStrategy, as_starts, seeded_generator
 
 ROUNDS = 6
 """Largest number of repeated searches from shifted states of known orbits."""

@@ -9,7 +9,8 @@ from mnemoscope.lenses.attractors.classification import AT_REST, NEAR, Classific
 from mnemoscope.lenses.attractors.manifolds import connected_groups
 from mnemoscope.lenses.attractors.result import Kind
 from mnemoscope.lenses.fixed_points.lens import find_fixed_points
-from mnemoscope.lenses.fixed_points.result import MARGIN, FixedPoints, Status
+from mnemoscope.lenses.fixed_points.outcomes import Status
+from mnemoscope.lenses.fixed_points.result import MARGIN, FixedPoints
 
 SLOW = 1e-3
 """A step shorter than this share of the typical one is slow."""

@@ -12,7 +12,7 @@ from mnemoscope.base.progress import Bar
 from mnemoscope.lenses.bifurcations.branches import BranchEnd, BranchPoint, TrackedBranch, matching_state
 from mnemoscope.lenses.bifurcations.continuation_points import BranchSegment, ContinuationPoint
 from mnemoscope.lenses.bifurcations.snapshots import SnapshotSearch
-from mnemoscope.lenses.fixed_points.result import Status
+from mnemoscope.lenses.fixed_points.outcomes import Status
 from mnemoscope.lenses.fixed_points.stability import DENSE, leading_eigenvalues
 
 

@@ -11,9 +11,10 @@ from torch import Generator, Tensor
 
 from mnemoscope.cells import State
 from mnemoscope.lenses.bifurcations.predictor_corrector import PredictorCorrector
+from mnemoscope.lenses.fixed_points.composite_starts import Adaptive
 from mnemoscope.lenses.fixed_points.lens import find_fixed_points
 from mnemoscope.lenses.fixed_points.result import FixedPoints
-from mnemoscope.lenses.fixed_points.starts import Adaptive, StartStrategy
+from mnemoscope.lenses.fixed_points.starts import StartStrategy
 
 StartsAt = State | StartStrategy | Callable[[float], Tensor] | Literal["adaptive"]
 """Starts of a search: states, a strategy, or a function that returns states for a parameter."""

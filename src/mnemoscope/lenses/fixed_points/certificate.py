@@ -10,7 +10,7 @@ from torch import Tensor
 from mnemoscope.base.array_types import Float
 from mnemoscope.lenses.dynamics import Dynamics
 from mnemoscope.lenses.fixed_points.catalogue import Catalogue
-from mnemoscope.lenses.fixed_points.result import Certificate
+from mnemoscope.lenses.fixed_points.outcomes import Certificate
 from mnemoscope.lenses.fixed_points.subdivision import (
     LARGEST,
     ResidualEnclosure,

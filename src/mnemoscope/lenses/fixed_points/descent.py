@@ -11,7 +11,7 @@ from torch import Tensor
 from mnemoscope.base.array_types import Bool, Float, Int
 from mnemoscope.lenses.fixed_points.catalogue import Catalogue
 from mnemoscope.lenses.fixed_points.linear_algebra import magnitude
-from mnemoscope.lenses.fixed_points.result import Status
+from mnemoscope.lenses.fixed_points.outcomes import Status
 from mnemoscope.lenses.fixed_points.solvers import Linearisation, Solver
 
 STUCK = (Status.SLOW, Status.STALLED, Status.OUTSIDE)

@@ -14,14 +14,16 @@ from mnemoscope.lenses.dynamics import Dynamics, as_dynamics
 from mnemoscope.lenses.fixed_points.affine import affine_solution
 from mnemoscope.lenses.fixed_points.catalogue import Catalogue
 from mnemoscope.lenses.fixed_points.certificate import Prover
+from mnemoscope.lenses.fixed_points.composite_starts import Adaptive
 from mnemoscope.lenses.fixed_points.descent import Descent, Outcome, Tolerances
 from mnemoscope.lenses.fixed_points.matrix_free import NewtonKrylov
 from mnemoscope.lenses.fixed_points.mixed_precision import ChordNewton
 from mnemoscope.lenses.fixed_points.newton import Newton
+from mnemoscope.lenses.fixed_points.outcomes import Certificate, Starts, Status
 from mnemoscope.lenses.fixed_points.restarts import Restarts
-from mnemoscope.lenses.fixed_points.result import Certificate, FixedPoints, Starts, Status
+from mnemoscope.lenses.fixed_points.result import FixedPoints
 from mnemoscope.lenses.fixed_points.solvers import Solver
-from mnemoscope.lenses.fixed_points.starts import Adaptive, StartStrategy, as_starts, seeded_generator
+from mnemoscope.lenses.fixed_points.starts import StartStrategy, as_starts, seeded_generator
 
 LARGEST_FOR_NEWTON = 512
 """Largest state for which `Newton` is the default: up to here, factorisations in float32 save no time."""

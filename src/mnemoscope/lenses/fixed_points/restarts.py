@@ -11,8 +11,9 @@ from mnemoscope.base.array_types import Float
 from mnemoscope.cells import EchoState
 from mnemoscope.lenses.dynamics import Dynamics
 from mnemoscope.lenses.fixed_points.catalogue import Catalogue
+from mnemoscope.lenses.fixed_points.composite_starts import Adaptive
 from mnemoscope.lenses.fixed_points.linear_algebra import magnitude
-from mnemoscope.lenses.fixed_points.starts import Adaptive, Box, FromOutputs, advance
+from mnemoscope.lenses.fixed_points.starts import Box, FromOutputs, advance
 
 EXPENSIVE = 256
 """From this size on, a start costs more than a hundred steps of the map, so starts relax before the solver begins."""

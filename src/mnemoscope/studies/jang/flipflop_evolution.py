@@ -22,7 +22,8 @@ from mnemoscope.drawing.palette import PALETTE
 from mnemoscope.drawing.svg import COLOUR, style_page_axes
 from mnemoscope.inspection.bifurcations import bifurcations_section
 from mnemoscope.lenses import BifurcationDiagram, Dynamics, interpolate_weights, track_fixed_points
-from mnemoscope.lenses.fixed_points.starts import FromOutputs, FromTrajectories, Several
+from mnemoscope.lenses.fixed_points.composite_starts import Several
+from mnemoscope.lenses.fixed_points.starts import FromOutputs, FromTrajectories
 from mnemoscope.replication.claims import EVERYTHING, Claim, Row
 from mnemoscope.replication.computed_study import legend_above
 from mnemoscope.replication.learning_study import by_name

@@ -17,7 +17,8 @@ from mnemoscope.cells import EchoState, run_with_cache
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, inline_svg, style_page_axes
 from mnemoscope.lenses import Dynamics, FixedPoints, find_attractors, find_fixed_points
-from mnemoscope.lenses.fixed_points.starts import Adaptive, FromOutputs, FromTrajectories, Several
+from mnemoscope.lenses.fixed_points.composite_starts import Adaptive, Several
+from mnemoscope.lenses.fixed_points.starts import FromOutputs, FromTrajectories
 from mnemoscope.replication.claims import EVERYTHING, Claim, Row
 from mnemoscope.replication.computed_study import legend_above, spread
 from mnemoscope.replication.learning_study import by_name, count_seeds
