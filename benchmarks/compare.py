@@ -169,7 +169,7 @@ def measure_times(repeats: int) -> list[dict[str, Any]]:
     for number, trials, steps, units, delays, rank in SIZES:
         systems = [linear_system(rng, trials, steps, units) for _ in range(number)]
         size = {"systems": number, "trials": trials, "steps": steps, "units": units, "delays": delays, "rank": rank}
-        settings = {"delays": delays, "rank": rank, "ridge": 1e-8}
+        settings: dict[str, Any] = {"delays": delays, "rank": rank, "ridge": 1e-8}
         activity = [np.ascontiguousarray(system.swapaxes(0, 1)) for system in systems]  # our layout
         timed = ("wasserstein", "angular") if number == 2 and units <= 10 else ("wasserstein",)
         for score in timed:
