@@ -453,8 +453,13 @@ def main() -> None:
         return
     content = json.loads((options.measured / "multi_task_clusters.json").read_text())
     for row in content["rows"]:
+        last = [*row["after"].values()][-1]
         for found in (*row["after"].values(), row["with_fixation"]):
+            found["silhouette"] = max(found["silhouettes"])
             del found["variance"]  # a number for each unit and task: megabytes
+            if found is not last:
+                del found["silhouettes"]
+                del found["sizes"]
     write_json(folder(options.keep) / f"{options.name}.json", **content)
 
 

@@ -1,6 +1,8 @@
 """Lenses on units and single trials: selectivity, task variance with clusters, and tensor components."""
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -177,6 +179,22 @@ def test_tasks_are_the_values_of_a_condition_and_silent_units_are_left_out(tmp_p
     for given in ({"inputs": torch.zeros(3, 20, 1)}, {"table": table}):
         with pytest.raises(ValueError, match="pass the recordings alone"):
             ms.task_variance({"a": recording}, **given)
+
+
+@pytest.mark.parametrize("name", ["multi_task_clusters"])
+def test_the_page_has_the_measured_clusters(name):
+    root = Path(__file__).parents[2]
+    rows = json.loads((root / f"benchmarks/results/{name}.json").read_text())["rows"]
+    table = ["| setting | accuracy | best clusters | silhouette | of 8 or more | without clusters |"]
+    table.append("|---|---|---|---|---|---|")
+    for setting in dict.fromkeys(row["name"] for row in rows):
+        last = [[*row["after"].values()][-1] for row in rows if row["name"] == setting]
+        columns = [[f"{found['accuracy']:.2f}" for found in last], [str(found["number"]) for found in last]]
+        columns += [[f"{found['silhouette']:.2f}" for found in last]]
+        columns += [[f"{found['fine']['silhouette']:.2f}" for found in last]]
+        columns += [[f"{found['without_clusters']:.2f}" for found in last]]
+        table.append(f"| {' | '.join([setting, *(', '.join(column) for column in columns)])} |")
+    assert "\n".join(table) in (root / "docs/cognitive-tasks.md").read_text()
 
 
 # --- tensor components ----------------------------------------------------------------------------------------------
