@@ -1,6 +1,8 @@
 """Attention over the past, compared with loops over samples and states."""
 
+import json
 from copy import deepcopy
+from pathlib import Path
 from weakref import ref
 
 import pytest
@@ -318,6 +320,21 @@ def test_fused_history_continues_from_any_state_with_its_gradient(kind, past, op
         total = (outputs * weights).sum() + sum(part.square().sum() for part in learned)
         found.append([outputs, *leaves(last), *torch.autograd.grad(total, [xs, *cell.parameters()])])
     assert gap(*found) <= 1e-11
+
+
+def test_the_costs_of_the_page_are_those_of_the_benchmark():
+    """`python benchmarks/attention.py --device cuda --keep` writes the results; the page copies those of T = 1,000."""
+    folder = Path(__file__).parents[2]
+    rows = json.loads((folder / "benchmarks" / "results" / "attention_cuda.json").read_text())["rows"]
+    costs = {row["model"]: row for row in rows if row["length"] == 1000}
+    table = (folder / "docs" / "attention.md").read_text().split("<!-- costs -->")[1].split("<!-- end -->")[0]
+    printed = [line.split(" | ") for line in table.strip().splitlines()[2:]]
+    for model, (name, milliseconds, megabytes) in zip(
+        ("relrnn", "rellstm", "memrnn", "memlstm", "sab", "eager MemRNN"), printed, strict=True
+    ):
+        assert model.split()[-1].lower() in name.lower()
+        assert milliseconds == f"{costs[model]['seconds']:.3f}"
+        assert megabytes.rstrip(" |") == f"{costs[model]['megabytes']:,.0f}"
 
 
 def test_the_last_state_alone_has_a_gradient():
