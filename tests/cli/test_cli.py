@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -112,12 +113,15 @@ def test_studies_are_listed_as_json(capsys):
     assert "flipflop-cube" in [row["name"] for row in json.loads(capsys.readouterr().out)]
 
 
+def train_tiny(preset, root, capsys, *options):
+    """Return the folder of a run of few steps."""
+    assert main(["train", preset, *TINY, *options, "--root", str(root), "--json"]) == 0
+    return json.loads(capsys.readouterr().out)["folder"]
+
+
 def test_trained_runs_are_compared(tmp_path, capsys):
-    folders = []
-    for seed in ("0", "1"):
-        options = ["--task-options", "bits", "1", "length", "12", "--seed", seed, "--root", str(tmp_path), "--json"]
-        assert main(["train", "flipflop", *TINY, *options]) == 0
-        folders.append(json.loads(capsys.readouterr().out)["folder"])
+    short = ["--task-options", "bits", "1", "length", "12", "--seed"]
+    folders = [train_tiny("flipflop", tmp_path, capsys, *short, seed) for seed in ("0", "1")]
     small = ["--trials", "4", "--draws", "0"]
     assert main(["compare", *folders, *small, "--method", "cka", "--figure", str(tmp_path / "figure.png")]) == 0
     assert f"{Path(folders[0]).name}   {Path(folders[1]).name}" in capsys.readouterr().out
@@ -127,6 +131,42 @@ def test_trained_runs_are_compared(tmp_path, capsys):
     assert "All pairs" in page.read_text()
     assert "Fixed points at each input" in page.read_text()
     assert len(json.loads(capsys.readouterr().out)["signatures"]) == 2
+    driven = [*small, "--method", "input-dsa", "--delays", "2", "--rank", "2", "--score", "euclidean"]
+    assert main(["compare", *folders, *driven, "--inputs", "own", "--json"]) == 0
+    own = json.loads(capsys.readouterr().out)["distances"]
+    assert main(["compare", *folders, *driven, "--json"]) == 0
+    assert own == json.loads(capsys.readouterr().out)["distances"]  # the same task and seed
+
+
+def test_runs_of_a_task_with_contexts_are_compared_at_the_inputs_of_its_conditions(tmp_path, capsys):
+    # Two copies of one run, under other paths: the names of their folders are equal.
+    first = train_tiny("context-decision", tmp_path, capsys)
+    other = tmp_path / "copy" / Path(first).name
+    shutil.copytree(first, other)
+    topology = ["compare", first, str(other), "--draws", "0", "--method", "topology"]
+    assert main(topology) == 0
+    out = capsys.readouterr().out
+    assert "Fixed points at the mean input of: context motion, context colour." in out
+    assert str(other) in out
+    assert main([*topology, "--epoch", "fixation", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["distances"] == [[0.0, 0.0], [0.0, 0.0]]
+    dynamics = ["compare", first, str(other), "--draws", "0", "--delays", "2", "--rank", "2"]
+    assert main([*dynamics, "--inputs", "grid", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["distances"][0][1] == pytest.approx(0, abs=1e-6)
+    flipflop = train_tiny("flipflop", tmp_path, capsys, "--task-options", "bits", "1", "length", "12")
+    for options, message in [
+        ([], "so that no trials suit both"),
+        (["--method", "topology"], "so that no trials suit both"),
+        (["--method", "cka", "--inputs", "own"], "suits dsa and input-dsa only"),
+        (["--epoch", "delay"], "belong to --method topology"),
+    ]:
+        assert main(["compare", first, flipflop, "--draws", "0", *options]) == 2
+        assert message in capsys.readouterr().err
+    for options, message in [(["--inputs", "grid"], "no grid"), (["--method", "topology", "--epoch", "delay"], "omit")]:
+        assert main(["compare", flipflop, flipflop, "--draws", "0", *options]) == 2
+        assert message in capsys.readouterr().err
+    assert main(["compare", flipflop]) == 2
+    assert "two runs or more" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("undrawn")
