@@ -5,7 +5,8 @@ import torch
 
 import mnemoscope as ms
 from mnemoscope.cells import GRU, Stack, affine_layers
-from mnemoscope.cells.affine.parts import scan_states, step_state
+from mnemoscope.cells.affine import MLSTM
+from mnemoscope.cells.affine.parts import scan_parts, scan_states, step_state
 from tests.cells.test_affine_cells import CELLS
 from tests.slow import representatives
 
@@ -80,3 +81,11 @@ def test_states_in_chunks_are_those_of_step_after_step(name):
         close(found, states)
         [same] = torch.autograd.grad(found.abs().square().sum(), xs, retain_graph=True)
         close(same, gradient)
+
+
+def test_parts_whose_weights_would_be_left_out_are_refused():
+    cell, S = MLSTM(3, 4), torch.zeros(1, 1, 4, 5)
+    parts = cell.parts(cell.project(torch.randn(2, 1, 3)))
+    for run in scan_states, scan_parts, step_state:
+        with pytest.raises(ValueError, match="scale_sequence"):
+            run(parts, S)

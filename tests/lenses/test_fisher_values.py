@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import mnemoscope as ms
-from mnemoscope.cells import Block, Stack, affine_layers
+from mnemoscope.cells import AffineLayer, Block, Stack, affine_layers
 from mnemoscope.cells.affine import LRU, RWKV7, AffineCell, DeltaNet, DeltaProduct, Parts
 from mnemoscope.lenses.fisher.written_signals import signals_by_covariance, signals_by_factor
 from tests.cells.test_affine_cells import CELLS
@@ -92,6 +92,22 @@ def test_micro_steps_without_erasure_are_diagonal():
         memory.curve[0, 0] * noise,
         torch.tensor([1, 1, 1, 1, 1, 1]) * 0.25 ** torch.arange(3).double().repeat_interleave(2),
     )
+
+
+def test_decays_that_rotate_have_the_memory_of_the_decays_alone():
+    """A rotation of each key changes neither the noise nor the size of a write, with several micro-steps as well."""
+    keys, rates = random(3, 1, 2, 1, 4), -random(3, 1, 2, 1, 4, seed=1).abs()
+    values, start = torch.ones(3, 1, 2, 1, 1).double(), torch.zeros(1, 1, 4, 1).double()
+    still = Parts(keys[:, :, 0], keys, values, rates, None, None, 2)
+    turning = still._replace(log_decays=torch.complex(rates, random(*rates.shape, seed=2)))
+    core, features = Planted(still), torch.zeros(3, 1, 1).double()
+    found = ms.fisher_memory(AffineLayer("", core, features, turning, start.to(torch.complex128)))
+    expected = ms.fisher_memory(AffineLayer("", core, features, still, start))
+    torch.testing.assert_close(found.curve, expected.curve)
+    torch.testing.assert_close(found.input_information, expected.input_information)
+    by_covariance = signals_by_covariance(AffineLayer("", core, features, still, start))
+    torch.testing.assert_close(expected.input_information, by_covariance.information)
+    torch.testing.assert_close(expected.traces.square().sum(-1), by_covariance.traces.square().sum(-1))
 
 
 def test_amplified_noise_is_kept_as_a_factor():
@@ -238,6 +254,8 @@ def test_wrong_arguments_are_named():
         ms.fisher_memory(network, along=xs, layer=0, noise=torch.eye(4))
     with pytest.raises(ValueError, match="lags must be 1 to 7, but is 8"):
         ms.fisher_memory(network, along=xs, layer=0, lags=8)
+    with pytest.raises(ValueError, match="at least one sequence, but the batch is empty"):
+        ms.fisher_memory(network, along=xs[:, :0], layer=0)
     with pytest.raises(ValueError, match="An AffineLayer has its inputs"):
         ms.fisher_memory(affine_layers(network, xs)[0], along=xs)
     assert ms.fisher_memory(gru, along=random(7, 2, 1)).heads is None  # the only input feature, linearised

@@ -133,9 +133,19 @@ def _relative(parts: Parts, log_decays: Tensor, log_writes: Tensor) -> Parts:
 
 def step_state(parts: Parts, S: Inexact[Tensor, "*batch heads keys values"]) -> Inexact[Tensor, "..."]:
     """Return the state after one input, micro-step by micro-step, as the formula has it."""
+    _check_relative(parts)
     for part in parts.each():
         S = _carry(part, S) + part.keys.unsqueeze(-1) * part.values.unsqueeze(-2)
     return S
+
+
+def _check_relative(parts: Parts) -> None:
+    """Raise if the weights of the writes would be left out."""
+    if parts.log_writes is not None:
+        raise ValueError(
+            "These parts have log_writes, the logarithms of weights of their keys: pass those that scale_sequence, or "
+            "scale_step for one step, makes relative to the scale of the state."
+        )
 
 
 def scan_states(
@@ -143,10 +153,13 @@ def scan_states(
 ) -> Inexact[Tensor, "time batch heads keys values"]:
     """Return the states after every step, all of which are in memory together.
 
+    Parts with `log_writes` are refused: `scale_sequence` makes them relative to the scales of the states.
+
     Chunks of steps run side by side, each from an empty state and with the product of its operators, by which the
     state at the end of the chunk before is added: the number of sequential operations is the sum of the steps of a
     chunk and the number of chunks, not the number of steps.
     """
+    _check_relative(parts)
     time = len(parts.queries)
     chunk = min(chunk, time)
     chunks = -(-time // chunk)
@@ -230,6 +243,7 @@ def scan_parts(
 
     Under autocast the parts differ in precision; they are computed in the highest, and returned as they came.
     """
+    _check_relative(parts)
     dtype = reduce(torch.promote_types, (x.dtype.to_real() for x in (S, *parts.tensors())))
     reads, last = _scan(parts.in_precision(dtype), _in_precision(S, dtype))
     return _in_precision(reads, parts.queries.dtype.to_real()), _in_precision(last, S.dtype.to_real())

@@ -32,7 +32,7 @@ from mnemoscope.lenses.exact_influence.summaries import (
 from mnemoscope.lenses.exact_influence.value_path import value_energies
 from mnemoscope.lenses.token_labels import Labels, read_labels
 
-ROOM = {"cpu": 16_000_000, "cuda": 256_000_000}
+ROOM = {"cpu": 64_000_000, "cuda": 256_000_000}
 """Numbers of value paths, or of states, that are in memory at a time."""
 CELLS = 512
 """Rows and columns of the matrices of a result."""

@@ -22,11 +22,17 @@ from torch.nn.utils.rnn import PackedSequence
 
 from mnemoscope.base.array_types import Int, Num
 from mnemoscope.cells import AffineLayer, Cell, Lengths, Model, Network, State, affine_layers, as_cell, read_inputs
+from mnemoscope.cells.affine.parts import Parts
 from mnemoscope.cells.affine_reading import NoAffineLayerError
 from mnemoscope.lenses.fisher.matrix_system import Noise
 from mnemoscope.lenses.fisher.result import FisherMemory
 from mnemoscope.lenses.fisher.square_root import check_steps
-from mnemoscope.lenses.fisher.written_signals import Signals, signals_by_covariance, signals_by_factor
+from mnemoscope.lenses.fisher.written_signals import (
+    Signals,
+    signals_by_covariance,
+    signals_by_factor,
+    write_information,
+)
 
 ROUTE = "values of an affine recurrence"
 
@@ -47,6 +53,8 @@ def value_memory(
     layer = layer.memory()
     precise, micro = layer.precise(), layer.parts.micro_steps
     longest, batch = layer.features.shape[:2]
+    if not batch:
+        raise ValueError("The memory of values needs at least one sequence, but the batch is empty.")
     steps = torch.full((batch,), longest) if steps is None else steps.cpu()
     signals = int(steps.max()) * micro
     lags = signals if lags is None else lags
@@ -120,20 +128,22 @@ def layer_along(
 
 
 def _signals(layer: AffineLayer) -> Signals:
-    if layer.parts.erase is None and layer.parts.micro_steps == 1:
-        return _diagonal_signals(layer)
+    if layer.parts.erase is None:
+        return _diagonal_signals(layer.parts)
     return signals_by_covariance(layer) or signals_by_factor(layer)
 
 
-def _diagonal_signals(layer: AffineLayer) -> Signals:
+def _diagonal_signals(parts: Parts) -> Signals:
     """Return the signals of diagonal operators: their products are sums of rates, and noise of keys is independent."""
-    keys, g = layer.parts.keys, layer.parts.log_decays.expand_as(layer.parts.keys)
+    pieces = parts.each()
+    keys = torch.stack([piece.keys for piece in pieces], 1).flatten(0, 1)  # every micro-step in order of time
+    g = torch.stack([piece.log_decays.expand_as(piece.keys) for piece in pieces], 1).flatten(0, 1)
     after = torch.cat([g[1:], torch.zeros_like(g[:1])])
-    products = after.flip(0).cumsum(0).flip(0).exp()  # P of each step
-    scale = products.abs().square().sum(0).sqrt()  # (batch, heads, keys)
+    products = after.flip(0).cumsum(0).flip(0).exp()  # P of each micro-step
+    noise = products[parts.micro_steps - 1 :: parts.micro_steps]  # it enters after the last micro-step of an input
+    scale = noise.abs().square().sum(0).sqrt()  # (batch, heads, keys)
     traces = (products * keys / scale).movedim(0, 2).flip(2)
-    information = keys.abs().square().sum(-1).movedim(0, 2).flip(2)
-    return Signals(traces, information, torch.diag_embed(scale), 0.0)
+    return Signals(traces, write_information(parts), torch.diag_embed(scale), 0.0)
 
 
 def _variance(noise: Noise) -> float:

@@ -71,7 +71,7 @@ def _signals(layer: AffineLayer, S: Tensor, traces: Tensor, error: float) -> Sig
     batch_and_heads = layer.start.shape[:2]
     return Signals(
         traces.movedim(0, 1).unflatten(0, batch_and_heads),
-        _information(layer.parts),
+        write_information(layer.parts),
         S.unflatten(0, batch_and_heads),
         error,
     )
@@ -145,12 +145,12 @@ def _carried_back(
     return torch.stack(traces), float(noise.norm(dim=(1, 2)).max()) * keys / Z.shape[1]
 
 
-def _information(parts: Parts) -> Float[Tensor, "batch heads signals"]:
+def write_information(parts: Parts) -> Float[Tensor, "batch heads signals"]:
     """Return the squared length of every key after the micro-steps of its input, the newest first."""
     pieces, found = parts.each(), []
     for number, piece in enumerate(pieces):
         key = piece.keys.unsqueeze(-1)
         for later in pieces[number + 1 :]:
             key = carry_state(later, key)
-        found.append(key.square().sum((-2, -1)))
+        found.append(key.abs().square().sum((-2, -1)))
     return torch.stack(found, 1).flatten(0, 1).movedim(0, 2).flip(2)
