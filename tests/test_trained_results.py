@@ -85,3 +85,12 @@ def comparison_times():
 def test_the_times_of_comparisons_are_those_measured():
     page = (ROOT / "docs" / "compare.md").read_text()
     assert page.split("<!-- times -->")[1].split("<!-- end -->")[0].strip() == comparison_times()
+
+
+@pytest.mark.parametrize("preset", ["cpu", "paper"])
+def test_the_numbers_of_selection_by_context_are_those_of_the_study(preset):
+    text = (ROOT / "docs" / "cognitive-tasks.md").read_text()
+    stored = json.loads((ROOT / "results" / f"mante-selection.{preset}.json").read_text())
+    compared = [each for each in stored["rows"] if each["published"]]
+    assert len(compared) == 8
+    assert all(f"| {each['ours']} |" in text for each in compared)
