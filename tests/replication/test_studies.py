@@ -12,7 +12,9 @@ from mnemoscope.base.files import lock_folder
 from mnemoscope.config.run_config import RunConfig
 from mnemoscope.registry.citations import Source
 from mnemoscope.replication import EVERYTHING, Claim, Finished, Preset, Study, Trial, run_study
+from mnemoscope.replication.agreement import chosen, exactly
 from mnemoscope.replication.learning_study import take_trained
+from mnemoscope.replication.verdicts import Obstacle
 from mnemoscope.studies.jang.flipflop_cube import STUDY, cube
 from mnemoscope.studies.kerg2022 import copy_200
 from mnemoscope.studies.kerg2022.gradient_norms import polynomial
@@ -119,16 +121,16 @@ def finished(results, **changes):
     return [Finished(trial, result) for trial, result in zip(trials, results, strict=True)]
 
 
-def test_the_verdict_follows_the_tolerance():
-    claim = Claim(EVERYTHING, "points", 8, Source("jang", "Fig 6"), tolerance=(7, 9))
+def test_the_verdict_follows_the_range_of_agreement():
+    claim = Claim(EVERYTHING, "points", 8, Source("jang", "Fig 6"), chosen(7, 9, "for a test"))
     assert claim.judge([7, 8, 9]).verdict == "matches"
     assert claim.judge([6, 10]).verdict == "differs"
     assert str(claim.judge([6, 9])) == "matches in 1 of 2"
-    assert replace(claim, tolerance=None).judge([8]).verdict == claim.judge([]).verdict == "not compared"
+    assert replace(claim, agreement=None).judge([8]).verdict == claim.judge([]).verdict == "not compared"
 
 
-def test_values_on_the_better_side_of_the_tolerance_are_better():
-    error = Claim(EVERYTHING, "error", 8, Source("jang", "Table 1"), tolerance=(7, 9), better="lower")
+def test_values_on_the_better_side_of_the_range_are_better():
+    error = Claim(EVERYTHING, "error", 8, Source("jang", "Table 1"), chosen(7, 9, "for a test"), better="lower")
     assert (error.judge([6, 5]).verdict, error.judge([10, 11]).verdict) == ("better", "worse")
     assert error.judge([6, 10]).verdict == "differs"  # neither
     assert error.judge([6, 8]).matching == (1, 2)
@@ -137,16 +139,16 @@ def test_values_on_the_better_side_of_the_tolerance_are_better():
 
 
 def test_a_row_has_the_reason_why_it_differs_or_is_not_compared():
-    claim = Claim(EVERYTHING, "points", 8, Source("jang", "Fig 6"), tolerance=(8, 8), reason="a misprint")
+    claim = Claim(EVERYTHING, "points", 8, Source("jang", "Fig 6"), exactly(8), reason="a misprint")
     assert claim.compare("a: points", [8], "8").judgement.reason == ""
     assert claim.compare("a: points", [9], "9").judgement.reason == "a misprint"
     assert claim.compare("a: points", [], "none").judgement.reason == "nothing was measured"
-    assert "no tolerance" in replace(claim, tolerance=None).compare("a: points", [8], "8").judgement.reason
-    other = claim.not_compared("a: points", "8", "2 seeds", "other conditions")
+    assert "nothing measurable" in replace(claim, agreement=None).compare("a: points", [8], "8").judgement.reason
+    other = claim.not_compared("a: points", "8", "2 seeds", Obstacle.OTHER_CONDITIONS)
     assert (other.verdict, other.remark, other.judgement.reason) == (
         "not compared",
-        "2 seeds; other conditions",
-        "other conditions",
+        "2 seeds; other conditions than published",
+        "other conditions than published",
     )
     assert other.claim is claim
 

@@ -141,7 +141,7 @@ def test_a_gradient_that_varies_by_decades_is_unstable(gradient, verdict):
 
 def test_each_data_set_is_compared_under_its_published_conditions():
     study = ptb_pmnist_attention.STUDY
-    digits = finished(study, "pmnist, rellstm", preset="paper", accuracy=0.94)
+    digits = finished(study, "pmnist, rellstm", preset="paper", accuracy=0.942)
     characters = finished(study, "ptb, rellstm", preset="paper", accuracy=0.6, bpc=1.37)
     rows = {row.quantity: row.verdict for row in study.summarise([digits, characters])}
     assert rows == {

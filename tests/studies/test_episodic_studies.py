@@ -27,7 +27,7 @@ def test_the_recall_study_reports_gains_without_fault(tmp_path):
     results = [Finished(trial, study.run(trial, tmp_path, progress=False)) for trial in study.trials(settings, (0,))]
     rows = {row.quantity: row for row in study.summarise(results)}
     assert rows[sequence_recall.AT_ONE.name].ours == "0%"
-    assert all(claim.tolerance is None for claim in study.claims)  # the source states no number
+    assert all(claim.agreement is None for claim in study.claims)  # the source states no number
     assert {row.verdict for row in rows.values()} == {"not compared"}
     assert rows["k = 1: gains without fault"].ours == "none"
     assert "3" in rows["k = 20: gains without fault"].ours

@@ -150,7 +150,7 @@ def test_the_longest_length_without_error_ends_at_the_first_error():
     results = [learned(study, "cpu", "matntm", seed, tested=tested) for seed, tested in enumerate(errors)]
     row = rows_of(study, results)[f"matntm: {length_generalisation.LONGEST}"]
     assert row.ours == "40, 20, 0, 120"
-    assert str(row.judgement) == "matches in 1 of 4"
+    assert str(row.judgement) == "differs"  # three are shorter than published, one is longer
 
 
 def test_seeds_that_do_not_stay_finite_are_counted_and_the_others_are_reported_and_drawn():

@@ -96,7 +96,8 @@ compose-copy | variables of networks trained to compose new vectors from old one
     Karuvally et al. 2023, section 10 | mnemoscope.studies.karuvally2023.variable_binding:COMPOSE_COPY | karuvally2023
     variable binding
 binding-table | eigenvalues of trained networks compared with the theory, by task, size and weight decay
-    Karuvally et al. 2023, Table 1 | mnemoscope.studies.karuvally2023.binding_table:STUDY | karuvally2023
+    the table of the notebook that Karuvally et al. 2023 released
+    mnemoscope.studies.karuvally2023.binding_table:STUDY | karuvally2023 karuvally2023notebook
     variable binding
 sequence-recall | stored memories recalled in sequence: mixed by the map, separate where the delayed copy waits
     Karuvally et al. 2023, Eq 2-11 | mnemoscope.studies.karuvally2023.sequence_recall:STUDY | karuvally2023

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from math import sqrt
+from statistics import mean, stdev
 from typing import Literal
 
 from mnemoscope.registry.citations import Source
-from mnemoscope.replication.verdicts import Judgement, Verdict
+from mnemoscope.replication.agreement import Agreement
+from mnemoscope.replication.verdicts import Judgement, Obstacle, Verdict, not_compared
 
 Value = float | str
 
@@ -63,12 +66,17 @@ class Claim:
     value: Value
     """Published number or statement."""
     source: Source
-    tolerance: tuple[float, float] | None = None
-    """Lowest and highest measured value that matches the claim; None: nothing comparable is measured."""
+    agreement: Agreement | None = None
+    """Measured values that match the claim; None: the source states nothing measurable."""
     better: Literal["higher", "lower"] | None = None
     """Side of the published value that is better; None: neither."""
     reason: str = ""
     """Why our measurement cannot match, where that is known: a misprint, an error in a proof."""
+    chance: float | None = None
+    """Value that a network reaches by guessing, for a claim that says little if this value agrees with it."""
+    by_construction: bool = False
+    """Whether the code could not run otherwise: a number of parameters, a proven bound. Such claims are counted apart.
+    """
 
     @property
     def name(self) -> str:
@@ -80,38 +88,49 @@ class Claim:
         return ": ".join(filter(None, (self.subject.name, self.quantity)))
 
     def judge(self, measured: Sequence[float]) -> Judgement:
-        """Compare the measured values, one per network, with the tolerance.
+        """Compare the measured values, one per network, or their mean with the range of agreement.
 
-        >>> claim = Claim(EVERYTHING, "stable fixed points", 8, Source("jang", "Fig 6"), tolerance=(8, 8))
-        >>> print(claim.judge([8, 7, 8]))
+        >>> from mnemoscope.replication.agreement import as_printed, exactly
+        >>> source = Source("jang", "Fig 6")
+        >>> print(Claim(EVERYTHING, "stable fixed points", 8, source, exactly(8)).judge([8, 7, 8]))
         matches in 2 of 3
-        >>> claim = Claim(EVERYTHING, "accuracy", 0.96, Source("jang"), tolerance=(0.95, 0.97), better="higher")
-        >>> print(claim.judge([0.93, 0.94]))
+        >>> print(Claim(EVERYTHING, "accuracy", 0.96, source, as_printed("0.96"), better="higher").judge([0.93, 0.94]))
         worse
         """
-        if self.tolerance is None:
-            return Judgement(Verdict.NOT_COMPARED, "the study declares no tolerance")
+        if self.agreement is None:
+            return not_compared(Obstacle.NO_NUMBER)
         if not measured:
-            return Judgement(Verdict.NOT_COMPARED, "nothing was measured")
-        low, high = self.tolerance
-        count = sum(low <= value <= high for value in measured)
-        if count == len(measured):
+            return not_compared(Obstacle.NOT_MEASURED)
+        if self.chance is not None and self.chance in self.agreement:
+            return not_compared(Obstacle.CHANCE, f"a guess, {self.chance:.3g}, is in the range {self.agreement}")
+        values = [mean(measured)] if self.agreement.of_mean else measured
+        count = sum(value in self.agreement for value in values)
+        if count == len(values):
             return Judgement(Verdict.MATCHES)
         if count:
-            return Judgement(Verdict.IN_PART, self.reason, (count, len(measured)))
-        sides = {"higher" if value > high else "lower" for value in measured}
+            return Judgement(Verdict.IN_PART, self.reason, (count, len(values)))
+        sides = {"higher" if value > self.agreement.high else "lower" for value in values}
         if self.better is None or len(sides) > 1:
             return Judgement(Verdict.DIFFERS, self.reason)
         return Judgement(Verdict.BETTER if self.better in sides else Verdict.WORSE, self.reason)
 
     def compare(self, quantity: str, measured: Sequence[float], ours: str, remark: str = "") -> Row:
         """Return the row that puts the measured values, as the text `ours`, next to this claim."""
-        return Row(quantity, str(self.value), ours, self.judge(measured), remark, self)
+        return Row(quantity, str(self.value), ours, self.judge(measured), remark, self, tuple(measured))
 
-    def not_compared(self, quantity: str, ours: str, remark: str, reason: str) -> Row:
-        """Return the row where the measurement cannot be compared, with the reason."""
-        judgement = Judgement(Verdict.NOT_COMPARED, reason)
-        return Row(quantity, str(self.value), ours, judgement, "; ".join(filter(None, (remark, reason))), self)
+    def not_compared(
+        self,
+        quantity: str,
+        ours: str,
+        remark: str,
+        obstacle: Obstacle,
+        reason: str = "",
+        measured: Sequence[float] = (),
+    ) -> Row:
+        """Return the row where the measurement cannot be compared; the reason is by default the obstacle itself."""
+        judgement = not_compared(obstacle, reason)
+        remark = "; ".join(filter(None, (remark, judgement.reason)))
+        return Row(quantity, str(self.value), ours, judgement, remark, self, tuple(measured))
 
 
 @dataclass(frozen=True)
@@ -126,11 +145,25 @@ class Row:
     remark: str = ""
     claim: Claim | None = None
     """Claim that the measurement was compared with, if any."""
+    measured: tuple[float, ...] = ()
+    """Measured values, one per network."""
 
     @property
     def verdict(self) -> Verdict:
         """The verdict without its reason."""
         return self.judgement.verdict
+
+    @property
+    def successes(self) -> int | None:
+        """Number of networks within the range of agreement; None without such a range."""
+        if self.claim is None or self.claim.agreement is None:
+            return None
+        return sum(value in self.claim.agreement for value in self.measured)
+
+    @property
+    def standard_error(self) -> float | None:
+        """Standard error of the mean over the networks; None for a single one."""
+        return stdev(self.measured) / sqrt(len(self.measured)) if len(self.measured) > 1 else None
 
 
 def unpublished(quantity: str, ours: str, remark: str = "") -> Row:

@@ -20,7 +20,16 @@ from mnemoscope.report.provenance import citation_section, provenance_section
 def render_study(study: Study, preset: str, folder: Path, finished: Sequence[Finished], rows: Sequence[Row]) -> str:
     """Return the page as text, with links to the pages of the trials in `folder`."""
     rows_shown = [(row.quantity, row.published, row.ours, str(row.judgement), row.remark) for row in rows]
-    claims_shown = [(claim.name, str(claim.value), _tolerance(claim), str(claim.source)) for claim in study.claims]
+    claims_shown = [
+        (
+            claim.name,
+            str(claim.value),
+            _agreement(claim),
+            "" if claim.agreement is None else claim.agreement.chosen,
+            str(claim.source),
+        )
+        for claim in study.claims
+    ]
     measured = table_markup(
         "Published and measured", ("Quantity", "Published", "Here", "Verdict", "Remark"), rows_shown
     )
@@ -33,7 +42,9 @@ def render_study(study: Study, preset: str, folder: Path, finished: Sequence[Fin
     if pages:
         listed = links_markup([(f"{trial.name}, seed {trial.seed}", f"{trial.hash}/page.html") for trial in pages])
         sections.append(Section("Trials", "Each trial has a page.", listed))
-    claims = table_markup("What was published", ("Quantity", "Value", "Matches", "Source"), claims_shown)
+    claims = table_markup(
+        "What was published", ("Quantity", "Value", "Matches", "How the range was chosen", "Source"), claims_shown
+    )
     sections.append(
         Section("What was published", "The claims of the source, and the measured values that match them.", claims)
     )
@@ -44,8 +55,8 @@ def render_study(study: Study, preset: str, folder: Path, finished: Sequence[Fin
     return render_document(study.title, f"<p>{escape(study.question)}</p>", sections)
 
 
-def _tolerance(claim: Claim) -> str:
-    if claim.tolerance is None:
+def _agreement(claim: Claim) -> str:
+    if claim.agreement is None:
         return Verdict.NOT_COMPARED
-    low, high = claim.tolerance
-    return f"{low:g}" if low == high else f"{low:g} to {high:g}"
+    compared = "the mean" if claim.agreement.of_mean else "each network"
+    return f"{compared}: {claim.agreement}"

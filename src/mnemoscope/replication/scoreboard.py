@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mnemoscope import registry
@@ -12,9 +12,9 @@ from mnemoscope.replication.claims import Claim, Row
 from mnemoscope.replication.results import PresetResults
 from mnemoscope.replication.study import Study
 from mnemoscope.replication.trial_files import subject_as_json
-from mnemoscope.replication.verdicts import Judgement, Verdict
+from mnemoscope.replication.verdicts import Judgement, Obstacle, Verdict, not_compared
 
-BODIES_OF_WORK = ("karuvally2023", "energy_notes", "kerg2022thesis", "renanse2021", "jang")
+BODIES_OF_WORK = ("karuvally2023", "karuvally2023notebook", "energy_notes", "kerg2022thesis", "renanse2021", "jang")
 """The works behind this project, in the order of the scoreboard; other works follow, this project comes last."""
 THIS_PROJECT = "mnemoscope"
 """Work of claims that were not published: a study has derived them, and tests them together with the others."""
@@ -32,6 +32,17 @@ class Line:
     judgement: Judgement
     results: PresetResults | None
     """Results that contain the measurement; None if the claim was not measured."""
+    row: Row | None = None
+    """Row of the study with the measured values."""
+
+    @property
+    def seeds(self) -> str:
+        """How many networks agree with the claim, of how many, and the standard error of their mean."""
+        if self.row is None or not self.row.measured:
+            return ""
+        number, successes, error = len(self.row.measured), self.row.successes, self.row.standard_error
+        counted = f"{number}" if successes is None else f"{successes} of {number}"
+        return counted if error is None else f"{counted}, ± {error:.2g}"
 
     @property
     def preset(self) -> str:
@@ -58,6 +69,18 @@ class Item:
         """BibTeX key of the work that makes the claim."""
         return self.claim.source.work
 
+    @property
+    def cause_unknown(self) -> bool:
+        """Whether a measurement does not match and nobody knows why."""
+        return any(UNKNOWN in line.judgement.reason for line in self.lines)
+
+    @property
+    def obstacle(self) -> Obstacle | None:
+        """Class of reason why nothing was compared; None if it was, or if nothing was run."""
+        if self.verdict is not Verdict.NOT_COMPARED:
+            return None
+        return next((line.judgement.obstacle for line in self.lines if line.judgement.obstacle), Obstacle.NOT_MEASURED)
+
 
 @dataclass(frozen=True)
 class Scoreboard:
@@ -78,8 +101,12 @@ class Scoreboard:
         return [item for item in self.items if item.work == work]
 
     def published(self) -> list[Item]:
-        """Return all claims but those of this project."""
-        return [item for item in self.items if item.work != THIS_PROJECT]
+        """Return all claims but those of this project and those that are true by construction."""
+        return [item for item in self.items if item.work != THIS_PROJECT and not item.claim.by_construction]
+
+    def by_construction(self) -> list[Item]:
+        """Return the published claims that hold by construction: numbers of parameters, proven bounds."""
+        return [item for item in self.items if item.work != THIS_PROJECT and item.claim.by_construction]
 
     def headline(self) -> str:
         """Count the claims that are compared by verdict, in a sentence."""
@@ -93,14 +120,23 @@ class Scoreboard:
             f"{count[Verdict.WORSE]} are worse",
             f"{count[Verdict.DIFFERS]} differ",
         )
-        return f"Of {len(published)} published numbers and statements, {compared} are compared: {', '.join(parts)}."
+        unknown = sum(item.cause_unknown for item in published)
+        return (
+            f"Of {len(published)} published numbers and statements, {compared} are compared: {', '.join(parts)} (for "
+            f"{unknown} of these, the cause is unknown)."
+        )
 
     def summary(self) -> str:
-        """Count all claims by verdict, in two sentences."""
-        count = counts(self.published())
+        """Count all claims by verdict, in sentences."""
+        published = self.published()
+        count, obstacles = counts(published), Counter(item.obstacle for item in published if item.obstacle)
+        classes = ", ".join(f"{obstacle.value} ({number})" for obstacle, number in obstacles.most_common())
+        apart = self.by_construction()
+        held = counts(apart)[Verdict.MATCHES]
         return (
-            f"{self.headline()} {count[Verdict.NOT_COMPARED]} are not compared, because the conditions differ from the "
-            f"published ones or the source states nothing measurable; {count[Verdict.NOT_RUN]} were not run."
+            f"{self.headline()} {count[Verdict.NOT_COMPARED]} are not compared: {classes or 'none'}. "
+            f"{count[Verdict.NOT_RUN]} were not run. {len(apart)} more are true by construction, such as numbers of "
+            f"parameters and proven bounds; {held} of them match."
         )
 
     def as_json(self) -> dict[str, Any]:
@@ -116,11 +152,18 @@ class Scoreboard:
                     "quantity": line.quantity,
                     "published": str(line.claim.value),
                     "source": str(line.claim.source),
+                    "agreement": None if line.claim.agreement is None else str(line.claim.agreement),
+                    "chosen": None if line.claim.agreement is None else line.claim.agreement.chosen,
+                    "by construction": line.claim.by_construction,
                     "ours": line.ours,
+                    "networks": None if line.row is None else len(line.row.measured),
+                    "successes": None if line.row is None else line.row.successes,
+                    "standard error": None if line.row is None else line.row.standard_error,
                     "preset": line.preset,
                     "verdict": line.verdict.value,
                     "matching": line.judgement.matching,
                     "reason": line.judgement.reason,
+                    "obstacle": None if line.judgement.obstacle is None else line.judgement.obstacle.value,
                     "command": line.results.command if line.results else None,
                     "path": str(line.results.path) if line.results else None,
                 }
@@ -165,14 +208,14 @@ def _item(study: Study, claim: Claim, results: Sequence[PresetResults]) -> Item:
 def _line(claim: Claim, results: PresetResults, row: Row) -> Line:
     judgement = row.judgement
     if results.preset == "smoke" and judgement.verdict is not Verdict.NOT_COMPARED:
-        judgement = Judgement(Verdict.NOT_COMPARED, "smoke only shows that the code runs")
+        judgement = not_compared(Obstacle.OTHER_CONDITIONS, "smoke only shows that the code runs")
     elif not judgement.reason and judgement.verdict in (Verdict.IN_PART, Verdict.WORSE, Verdict.DIFFERS):
-        judgement = Judgement(judgement.verdict, UNKNOWN, judgement.matching)
-    return Line(row.quantity, claim, row.ours, judgement, results)
+        judgement = replace(judgement, reason=UNKNOWN)
+    return Line(row.quantity, claim, row.ours, judgement, results, row)
 
 
 def _without_measurement(claim: Claim, was_run: bool) -> Line:
     judgement = Judgement(Verdict.NOT_RUN)
-    if was_run and claim.tolerance is None:
-        judgement = Judgement(Verdict.NOT_COMPARED, claim.reason or "not measured")
+    if was_run and claim.agreement is None:
+        judgement = not_compared(Obstacle.NO_NUMBER, claim.reason)
     return Line(claim.name, claim, "", judgement, None)

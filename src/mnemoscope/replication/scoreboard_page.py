@@ -17,17 +17,19 @@ from mnemoscope.report.document import Section, render_document
 from mnemoscope.report.markup import render_template, table_markup
 from mnemoscope.store import StoredResults
 
-HEADINGS = ("quantity", "published", "ours", "preset", "verdict", "source")
+HEADINGS = ("quantity", "published", "agreement", "ours", "networks", "verdict", "source", "command")
 COMMAND = "mnemoscope scoreboard --root None --markdown SCOREBOARD.md"
 MARKS = ("<!-- scoreboard -->", "<!-- end of scoreboard -->")
 """Marks around the counts in a Markdown file that has other content too."""
 LEAD = (
-    "Each line has one published number or statement, and the measurement of the preset nearest to it. The verdict "
-    "follows from the tolerance that the study declares for the claim; where the conditions differ from the published "
-    "ones, nothing is compared. A preset links to its measurements."
+    "Each line has one published number or statement, the range of measured values that agree with it, and the "
+    "measurement of the preset nearest to it. The networks are those within the range, of all that were measured, with "
+    "the standard error of their mean. The page of a study says how each range was chosen. Where the conditions differ "
+    "from the published ones, nothing is compared. A command links to its measurements."
 )
 _ABOUT = {
     "karuvally2023": "Variables in the weights of recurrent networks, and the episodic memory behind them.",
+    "karuvally2023notebook": "A table of 20 seeds, in the notebook of Karuvally et al. 2023 and not in the paper.",
     "energy_notes": "Does the energy of the episodic memory fall?",
     "kerg2022thesis": "Inductive biases for efficient information transfer: non-normal networks, attention, screening.",
     "renanse2021": "Memory capacity of recurrent networks with matrix representation, and their tapes.",
@@ -35,7 +37,11 @@ _ABOUT = {
     "mante2013": "Context-dependent decisions: evidence is selected and integrated by one dynamical process.",
     THIS_PROJECT: "Not published: claims that the studies derive, and test together with the published ones.",
 }
-_NAMES = {"energy_notes": "Notes on its energy", THIS_PROJECT: "This project"}
+_NAMES = {
+    "karuvally2023notebook": "Its notebook",
+    "energy_notes": "Notes on its energy",
+    THIS_PROJECT: "This project",
+}
 """Headings of works whose short name is not clear."""
 
 
@@ -95,7 +101,9 @@ def write_summary(path: str | Path, board: Scoreboard) -> Path:
 def _by_work(board: Scoreboard) -> list[list[str]]:
     """Return a row for each work and one for all published claims."""
     groups = {heading(work): board.claims_of(work) for work in board.works() if work != THIS_PROJECT}
-    groups |= {"all published": board.published(), heading(THIS_PROJECT): board.claims_of(THIS_PROJECT)}
+    groups = {name: [item for item in items if not item.claim.by_construction] for name, items in groups.items()}
+    groups |= {"all published": board.published(), "true by construction": board.by_construction()}
+    groups[heading(THIS_PROJECT)] = board.claims_of(THIS_PROJECT)
     return [
         [name, *(str(counts(items)[verdict]) for verdict in Verdict), str(len(items))]
         for name, items in groups.items()
@@ -128,9 +136,19 @@ def _address(path: Path, base: Path) -> str:
 
 
 def _cells(line: Line, target: str) -> list[str]:
-    preset = f"[{line.preset}]({target})" if target else ""
+    command = f"[`{line.results.command}`]({target})" if line.results else ""
+    agreement = "" if line.claim.agreement is None else str(line.claim.agreement)
     verdict = ": ".join(filter(None, (str(line.judgement), line.judgement.reason)))
-    return [line.quantity, str(line.claim.value), line.ours, preset, verdict, str(line.claim.source)]
+    return [
+        line.quantity,
+        str(line.claim.value),
+        agreement,
+        line.ours,
+        line.seeds,
+        verdict,
+        str(line.claim.source),
+        command,
+    ]
 
 
 def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

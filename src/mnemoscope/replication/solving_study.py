@@ -9,7 +9,7 @@ from mnemoscope.config.run_config import RunConfig, changed
 from mnemoscope.replication.claims import Claim, Row, with_reason
 from mnemoscope.replication.learning_study import LearningStudy, finite
 from mnemoscope.replication.study import Finished, Trial
-from mnemoscope.replication.verdicts import Verdict
+from mnemoscope.replication.verdicts import Obstacle, Verdict
 
 RECIPE = (
     "hidden_size",
@@ -52,8 +52,8 @@ class SolvingStudy(LearningStudy):
         """Compare networks that have solved their task, and others only after as many iterations as published."""
         stable, quantity = finite(trials), quantity or claim.name
         if len(stable) < len(trials):  # the remaining ones are no fair sample
-            row = claim.compare(quantity, (), ours, remark)
-            return with_reason(row, f"{len(trials) - len(stable)} of {len(trials)} did not stay finite")
+            diverged = f"{len(trials) - len(stable)} of {len(trials)} did not stay finite"
+            return claim.not_compared(quantity, ours, remark, Obstacle.DIVERGED, diverged, measured)
         steps = self.published_recipe(trials[0].trial).steps
         other = self.other_recipe(trials[0].trial)
         remark = "; ".join(part for part in (remark, f"other recipe: {other}" if other else "") if part)
@@ -62,7 +62,7 @@ class SolvingStudy(LearningStudy):
             explained = row.verdict is Verdict.MATCHES or row.judgement.reason or not other
             return row if explained else with_reason(row, f"other recipe: {other}")
         too_short = f"{max(each.result['steps'] for each in stable):,} iterations; {steps:,} were published"
-        return claim.not_compared(quantity, ours, remark, too_short)
+        return claim.not_compared(quantity, ours, remark, Obstacle.SHORTER_TRAINING, too_short, measured)
 
     def published_recipe(self, trial: Trial) -> RunConfig:
         """Return the recipe by which the published network was trained."""

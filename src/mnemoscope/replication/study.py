@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from mnemoscope.config.hashing import without_later_defaults
 from mnemoscope.replication.claims import EVERYTHING, Claim, Row, Subject, as_subject
+from mnemoscope.replication.verdicts import Obstacle
 from mnemoscope.training.run_folder import environment
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-OTHER_CONDITIONS = "other conditions than published"
-"""Reason not to compare a trial whose conditions differ from the published ones."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +125,8 @@ class Study(ABC):
         """
         if all(self.as_published(each.trial) for each in trials):
             return claim.compare(quantity or claim.name, measured, ours, remark)
-        return claim.not_compared(quantity or claim.name, ours, remark, OTHER_CONDITIONS)
+        obstacle = Obstacle.OTHER_CONDITIONS
+        return claim.not_compared(quantity or claim.name, ours, remark, obstacle, measured=measured)
 
     def row(
         self,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
 from mnemoscope.base.reading import read_json
+from mnemoscope.replication.agreement import Agreement
 from mnemoscope.replication.claims import Claim, Row, Subject
 from mnemoscope.replication.study import Finished, Preset, Study, Trial
 from mnemoscope.store import newer_version_note
@@ -99,9 +101,15 @@ def claim_as_json(claim: Claim) -> dict[str, Any]:
         **subject_as_json(claim.subject),
         "quantity": claim.quantity,
         "value": claim.value,
-        "tolerance": claim.tolerance,
+        **({} if claim.agreement is None else _agreement_as_json(claim.agreement)),
         "source": {"work": claim.source.work, "locus": claim.source.locus},
     }
+
+
+def _agreement_as_json(agreement: Agreement) -> dict[str, Any]:
+    """Return a range as plain data; an end without a limit is None."""
+    ends = [end if isfinite(end) else None for end in (agreement.low, agreement.high)]
+    return {"mean within" if agreement.of_mean else "each within": ends, "chosen": agreement.chosen}
 
 
 def row_as_json(row: Row) -> dict[str, Any]:
@@ -115,6 +123,9 @@ def row_as_json(row: Row) -> dict[str, Any]:
         "verdict": row.verdict.value,
         "matching": row.judgement.matching,
         "reason": row.judgement.reason,
+        **({} if row.judgement.obstacle is None else {"obstacle": row.judgement.obstacle.value}),
+        **({} if row.successes is None else {"successes": row.successes}),
+        **({} if row.standard_error is None else {"standard error": float(f"{row.standard_error:.3g}")}),
         "remark": row.remark,
     }
 

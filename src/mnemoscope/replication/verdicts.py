@@ -16,13 +16,26 @@ class Verdict(StrEnum):
     WORSE = "worse"
     DIFFERS = "differs"
     NOT_COMPARED = "not compared"
-    """The claim has no tolerance, or the conditions of the measurement differ from the published ones."""
+    """A comparison is not possible, or would say nothing; `Obstacle` gives the class of reason."""
     NOT_RUN = "not run"
 
     @property
     def compared(self) -> bool:
         """Whether a measurement was held against the claim."""
         return self not in (Verdict.NOT_COMPARED, Verdict.NOT_RUN)
+
+
+class Obstacle(StrEnum):
+    """Why a measurement and a claim are not compared."""
+
+    NO_NUMBER = "the source states nothing measurable"
+    OTHER_CONDITIONS = "other conditions than published"
+    SHORTER_TRAINING = "shorter training than published"
+    DIVERGED = "training did not stay finite"
+    NOT_MEASURED = "nothing was measured"
+    CHANCE = "agreement is also reached by chance"
+    NO_ROOM = "the other side leaves no room to be better"
+    UNDECIDED = "the seeds do not decide it"
 
 
 @dataclass(frozen=True)
@@ -34,6 +47,13 @@ class Judgement:
     """Why the measurement differs or was not compared, where that is known."""
     matching: tuple[int, int] | None = None
     """How many networks match, of how many, where only some do."""
+    obstacle: Obstacle | None = None
+    """Class of reason why nothing was compared."""
 
     def __str__(self) -> str:
         return "matches in {} of {}".format(*self.matching) if self.matching else self.verdict.value
+
+
+def not_compared(obstacle: Obstacle, reason: str = "") -> Judgement:
+    """Return the judgement of a measurement that is not compared; the reason is by default the obstacle itself."""
+    return Judgement(Verdict.NOT_COMPARED, reason or obstacle.value, obstacle=obstacle)

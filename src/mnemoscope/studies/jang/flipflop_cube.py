@@ -15,6 +15,7 @@ from mnemoscope.config import PRESETS, RunConfig
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, add_legend, style_page_axes
 from mnemoscope.inspection import InspectionOptions, inspect_run
+from mnemoscope.replication.agreement import exactly
 from mnemoscope.replication.claims import EVERYTHING, Claim, Row, about
 from mnemoscope.replication.learning_study import by_name
 from mnemoscope.replication.study import Finished, Preset, Study, Trial
@@ -45,7 +46,7 @@ class FlipFlopCube(Study):
     title = "The cube of a 3-bit flip-flop"
     question = "How many fixed points does a network that holds three bits have, and is the set complete?"
     claims = (
-        Claim(EVERYTHING, "stable fixed points", 8, JANG("section 6 and Fig 6"), tolerance=(8, 8)),
+        Claim(EVERYTHING, "stable fixed points", 8, JANG("section 6 and Fig 6"), exactly(8)),
         replace(FIXED_POINTS, reason="a cube has 27"),
         Claim(EVERYTHING, "minutes for 20 points", 3, JANG("section 10.3 (N = 1000 reservoir)")),
     )

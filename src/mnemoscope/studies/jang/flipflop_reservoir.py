@@ -19,6 +19,7 @@ from mnemoscope.drawing.svg import COLOUR, inline_svg, style_page_axes
 from mnemoscope.lenses import Dynamics, FixedPoints, find_attractors, find_fixed_points
 from mnemoscope.lenses.fixed_points.composite_starts import Adaptive, Several
 from mnemoscope.lenses.fixed_points.starts import FromOutputs, FromTrajectories
+from mnemoscope.replication.agreement import chosen, exactly
 from mnemoscope.replication.claims import EVERYTHING, Claim, Row
 from mnemoscope.replication.computed_study import legend_above, spread
 from mnemoscope.replication.learning_study import by_name, count_seeds
@@ -39,15 +40,19 @@ RANDOM_OUTPUTS = 200
 """Random outputs inside the cube of memories, and as many outside, from which a reservoir is released."""
 RELEASED_STEPS = 200
 """Steps after the release that the page shows."""
-FIXED_POINTS = Claim(EVERYTHING, "fixed points", "9-26", JANG("section 6: depending on the tolerance"), (9, 26))
+FIXED_POINTS = Claim(
+    EVERYTHING,
+    "fixed points",
+    "9-26",
+    JANG("section 6: depending on the tolerance"),
+    chosen(9, 26, "the printed range"),
+)
 CUBE = (
-    Claim(EVERYTHING, "stable fixed points at the corners", 8, JANG("section 6 and Fig 6"), tolerance=(8, 8)),
+    Claim(EVERYTHING, "stable fixed points at the corners", 8, JANG("section 6 and Fig 6"), exactly(8)),
     FIXED_POINTS,
     Claim(EVERYTHING, "minutes for 20 points", 3, JANG("section 10.3")),
 )
-TESSERACT = (
-    Claim(EVERYTHING, "stable fixed points at the corners", 16, JANG("section 7: a tesseract"), tolerance=(16, 16)),
-)
+TESSERACT = (Claim(EVERYTHING, "stable fixed points at the corners", 16, JANG("section 7: a tesseract"), exactly(16)),)
 
 
 def _cases(starts: int, recipes: Mapping[str, Recipe]) -> dict[str, Any]:

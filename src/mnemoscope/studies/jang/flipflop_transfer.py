@@ -19,6 +19,7 @@ from torch import Tensor
 
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE, add_legend, style_page_axes
+from mnemoscope.replication.agreement import chosen, exactly
 from mnemoscope.replication.claims import Claim, Row, about, unpublished
 from mnemoscope.replication.study import Finished, Preset, Study, Trial, listed
 from mnemoscope.studies.jang import reservoirs
@@ -48,9 +49,21 @@ class FlipFlopTransfer(Study):
     title = "Four bits from scratch, or from three"
     question = "Does a flip-flop that starts from a trained 3-bit one arrange its 16 memories differently?"
     claims = (
-        Claim(about("fresh"), ALONG, "3: hexagonal prism", JANG("section 7 and Fig 8a"), tolerance=(3, 3)),
-        Claim(about("fresh"), "spread of the edges", "roughly equidistant", JANG("section 7.1"), tolerance=(0, 0.1)),
-        Claim(about("transferred"), ALONG, "1 or 2: cuboid", JANG("section 7.1, Fig 8b"), tolerance=(1, 2)),
+        Claim(about("fresh"), ALONG, "3: hexagonal prism", JANG("section 7 and Fig 8a"), exactly(3)),
+        Claim(
+            about("fresh"),
+            "spread of the edges",
+            "roughly equidistant",
+            JANG("section 7.1"),
+            chosen(0, 0.1, "our reading of 'roughly': a deviation of a tenth of the mean"),
+        ),
+        Claim(
+            about("transferred"),
+            ALONG,
+            "1 or 2: cuboid",
+            JANG("section 7.1, Fig 8b"),
+            chosen(1, 2, "a view of a cuboid has one or two bits along it"),
+        ),
     )
     presets: Mapping[str, Preset] = {
         "smoke": Preset(

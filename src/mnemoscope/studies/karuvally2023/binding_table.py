@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, add_legend, style_page_axes
+from mnemoscope.replication.agreement import as_printed
 from mnemoscope.replication.claims import Claim, Row, Subject, about
 from mnemoscope.replication.computed_study import plain_powers
 from mnemoscope.replication.learning_study import by_name
 from mnemoscope.replication.study import Finished, Preset, Trial
-from mnemoscope.studies.karuvally2023.variable_binding import CURRICULUM, LEARNED, PAPER, BindingStudy, smoke
+from mnemoscope.studies.karuvally2023.variable_binding import CURRICULUM, LEARNED, NOTEBOOK, BindingStudy, smoke
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-SOURCE = PAPER("Table 1 (20 seeds, from the released notebook)")
+SOURCE = NOTEBOOK("its table, 20 seeds")
 TASKS, SIZES, DECAYS = ("T1", "T2", "T3", "T4"), (64, 128), (0.0, 0.001, 0.1)
 TABLE: dict[tuple[str, int], tuple[tuple[float | None, float], ...]] = {
     ("T1", 64): ((None, 0.97), (None, 0.88), (None, 0.50)),
@@ -66,10 +67,12 @@ def _claims() -> Iterator[Claim]:
     for (task, size), cells in TABLE.items():
         for decay, (angle, accuracy) in zip(DECAYS, cells, strict=True):
             subject = _subject(task, size, decay)
-            tolerance = (accuracy - 0.03, min(accuracy + 0.03, 1))
-            yield Claim(subject, BindingStudy.score_in_words, accuracy, SOURCE, tolerance, better="higher")
+            near = as_printed(f"{accuracy:.2f}", high=1.0)
+            yield Claim(subject, BindingStudy.score_in_words, accuracy, SOURCE, near, better="higher", chance=0.5)
             if angle is not None:
-                yield Claim(subject, "mean angle error", angle, SOURCE, (0, 1.5 * angle), better="lower")
+                yield Claim(
+                    subject, "mean angle error", angle, SOURCE, as_printed(f"{angle:.4f}", low=0.0), better="lower"
+                )
 
 
 class BindingTable(BindingStudy):

@@ -31,6 +31,7 @@ from mnemoscope.lenses.energy.schedule import Schedule
 from mnemoscope.lenses.energy.terms import VARIANTS, flow_energy_rate, map_energy
 from mnemoscope.lenses.energy.weights import Weights
 from mnemoscope.registry.citations import Source
+from mnemoscope.replication.agreement import at_most, exactly
 from mnemoscope.replication.claims import EVERYTHING, Claim, Row, about
 from mnemoscope.replication.computed_study import ComputedStudy, legend_above, rounded
 from mnemoscope.replication.learning_study import by_name
@@ -192,7 +193,7 @@ class EnergyDescent(ComputedStudy):
             "rising steps",
             "none: a proof is begun",
             _notes("section 6: not finished"),
-            tolerance=(0, 0),
+            exactly(0, "none may rise"),
             reason="it has other signs than Eq 25, which falls",
         ),
         Claim(about("Eq 25, V_d following"), "rising steps", "not stated", _notes("Eq 3-7: T_d -> 0")),
@@ -202,23 +203,31 @@ class EnergyDescent(ComputedStudy):
             "rising states",
             "none",
             Source("karuvally2023", "Eq 3 and the definition before it"),
-            tolerance=(0, 0),
+            exactly(0, "none may rise"),
             reason="V_d moves; frozen, it falls",
         ),
-        Claim(about("Eq 3, flow, V_d frozen"), "rising states", "none", _derived, tolerance=(0, 0)),
-        Claim(about("Eq 25"), "worst error of the identity", "below 1e-12", _derived, tolerance=(0, EXACT)),
-        Claim(about("any sigma_h, alphas"), "rising steps", "none", _derived, tolerance=(0, 0)),
-        Claim(about("any sigma_h, alphas"), "worst error", "below 1e-12", _derived, tolerance=(0, EXACT)),
-        Claim(EVERYTHING, "below the bound, where one exists", "none", _derived, tolerance=(0, 0)),
+        Claim(about("Eq 3, flow, V_d frozen"), "rising states", "none", _derived, exactly(0, "none may rise")),
+        Claim(
+            about("Eq 25"),
+            "worst error of the identity",
+            "below 1e-12",
+            _derived,
+            at_most(EXACT, "rounding in float64"),
+        ),
+        Claim(about("any sigma_h, alphas"), "rising steps", "none", _derived, exactly(0, "none may rise")),
+        Claim(
+            about("any sigma_h, alphas"), "worst error", "below 1e-12", _derived, at_most(EXACT, "rounding in float64")
+        ),
+        Claim(EVERYTHING, "below the bound, where one exists", "none", _derived, exactly(0, "none may rise")),
         Claim(
             about("relu, polynomial, linear"),
             "unbounded memories",
             "none, assumed",
             _notes("section 6"),
-            tolerance=(0, 0),
+            exactly(0, "none may rise"),
             reason="their rates are unbounded",
         ),
-        Claim(about("Elman"), "rises of functions that exist", "none", _derived, tolerance=(0, 0)),
+        Claim(about("Elman"), "rises of functions that exist", "none", _derived, exactly(0, "none may rise")),
     )
     presets: Mapping[str, Preset] = {
         "smoke": Preset(

@@ -14,6 +14,7 @@ from mnemoscope.inspection.variables import variables_section
 from mnemoscope.lenses import Variables, find_variables
 from mnemoscope.lenses.variables import angle_error
 from mnemoscope.registry.citations import Source
+from mnemoscope.replication.agreement import as_printed, at_least, exactly
 from mnemoscope.replication.claims import Claim, Row, Subject, about
 from mnemoscope.replication.learning_study import LearningStudy, finite
 from mnemoscope.replication.study import Finished, Preset, Trial, listed
@@ -22,7 +23,8 @@ from mnemoscope.report.provenance import citation_section
 from mnemoscope.tasks import VariableBinding
 from mnemoscope.training import load_model
 
-PAPER = partial(Source, "karuvally2023")
+PAPER, NOTEBOOK = partial(Source, "karuvally2023"), partial(Source, "karuvally2023notebook")
+IMPLIED = Source("mnemoscope", "what the theory of Karuvally et al. 2023 implies")
 TRIALS = 256
 """Test sequences for the measurement of the variables."""
 CURRICULUM = "10 20 40 60"
@@ -144,15 +146,31 @@ def _claims(subject: Subject, modes: int, section: str, angle: float | None = No
     variables = int(subject["variables"] or 0)
     published = []
     if angle is not None:
-        table = PAPER("Table 1: 8 x 8, 128 units, no L2")
-        published = [Claim(subject, "mean angle error", f"{angle:g}", table, (0, angle), "lower")]
+        table = NOTEBOOK("its table: 8 x 8, 128 units, no L2")
+        published = [
+            Claim(subject, "mean angle error", f"{angle:g}", table, as_printed(f"{angle:g}", low=0.0), "lower")
+        ]
     subspaces = PAPER(f"{section}: each variable in its subspace")
     return (
-        Claim(subject, "variables", variables, PAPER(section), (variables, variables)),
-        Claim(subject, "memory modes", modes, PAPER(f"{section}; the cycles of F"), (modes, modes)),
+        Claim(subject, "variables", variables, PAPER(section), exactly(variables)),
+        Claim(subject, "memory modes", modes, PAPER(f"{section}; the cycles of F"), exactly(modes)),
         *published,
-        Claim(subject, "signs decoded", "all", subspaces, (0.998, 1), "higher"),
-        Claim(subject, "least causal test", "as predicted", PAPER("what the theory implies"), (0.99, 1), "higher"),
+        Claim(
+            subject,
+            "signs decoded",
+            "all",
+            subspaces,
+            at_least(0.998, "all but 2 in 1,000 of the signs tested"),
+            "higher",
+        ),
+        Claim(
+            subject,
+            "least causal test",
+            "as predicted",
+            IMPLIED,
+            at_least(0.99, "all but 1 in 100 of the tests"),
+            "higher",
+        ),
     )
 
 

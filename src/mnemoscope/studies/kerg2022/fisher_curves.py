@@ -10,6 +10,7 @@ import torch
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, style_page_axes
 from mnemoscope.lenses import fisher_memory
+from mnemoscope.replication.agreement import at_least, at_most, chosen, exactly
 from mnemoscope.replication.claims import EVERYTHING, Claim, Row, Subject, about
 from mnemoscope.replication.computed_study import ComputedStudy, legend_above, plain_powers, rounded, spread
 from mnemoscope.replication.linear_networks import feed_forward, first_unit
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 SIZE, LAGS = 100, 200
 ALPHAS, BETAS, DIAGONALS = (0.95, 1.0, 1.05), (0.0, 0.005), (0.0, 0.2)
 SECTION, AMPLIFICATION = thesis("3.4.2"), thesis("2.6; Ganguli et al. 2008")
-HUGE = 1e9
-"""Upper end of a tolerance without an upper limit."""
 
 
 def _cases(size: int, lags: int) -> dict[Subject, dict[str, float]]:
@@ -48,16 +47,55 @@ class FisherCurves(ComputedStudy):
             "delay line / best other, k < N",
             "1 or more",
             thesis("3.4.2, of alpha > 1"),
-            (1 - 1e-9, HUGE),
+            at_least(1 - 1e-9, "an inequality"),
             reason="with a diagonal of 0.2 a chain lies above the delay line",
         ),
-        Claim(EVERYTHING, "delay line / amplification bound", "1", AMPLIFICATION, (1 - 1e-9, 1 + 1e-9)),
-        Claim(EVERYTHING, "others / amplification bound", "at most 1", AMPLIFICATION, (0, 1 + 1e-9)),
-        Claim(about("d = 0"), "held from step N on", "nothing", SECTION, (0, 0)),
-        Claim(about("beta = 0.005 / 0"), "total", "not degraded", SECTION, (0.95, HUGE)),
-        Claim(EVERYTHING, "d = 0.2 / delay line, k < N", "almost 1", SECTION, (0.95, HUGE)),
-        Claim(about("d = 0.2"), "held from step N on", "something", SECTION, (0.01, HUGE)),
-        Claim(about("d = 0.2 / delay line"), "total", "above 1", SECTION, (1, HUGE)),
+        Claim(
+            EVERYTHING,
+            "delay line / amplification bound",
+            "1",
+            AMPLIFICATION,
+            chosen(1 - 1e-9, 1 + 1e-9, "an equality"),
+            by_construction=True,
+        ),
+        Claim(
+            EVERYTHING,
+            "others / amplification bound",
+            "at most 1",
+            AMPLIFICATION,
+            at_most(1 + 1e-9, "an inequality"),
+            by_construction=True,
+        ),
+        Claim(
+            about("d = 0"),
+            "held from step N on",
+            "nothing",
+            SECTION,
+            exactly(0, "a chain of N units forgets"),
+            by_construction=True,
+        ),
+        Claim(
+            about("beta = 0.005 / 0"),
+            "total",
+            "not degraded",
+            SECTION,
+            at_least(0.99, "our reading of 'not degraded': by less than a hundredth"),
+        ),
+        Claim(
+            EVERYTHING,
+            "d = 0.2 / delay line, k < N",
+            "almost 1",
+            SECTION,
+            chosen(0.95, 1.05, "our reading of 'almost': 5%"),
+        ),
+        Claim(
+            about("d = 0.2"),
+            "held from step N on",
+            "something",
+            SECTION,
+            at_least(1.0, "our reading of 'something': as much as one stored signal"),
+        ),
+        Claim(about("d = 0.2 / delay line"), "total", "above 1", SECTION, at_least(1.0, "an inequality")),
     )
     presets: Mapping[str, Preset] = {
         "smoke": Preset("Chains of 20 units.", {"cases": _cases(20, 40)}),

@@ -24,6 +24,7 @@ from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, add_legend, style_page_axes
 from mnemoscope.lenses import fisher_memory
 from mnemoscope.registry.citations import Source
+from mnemoscope.replication.agreement import at_least, at_most
 from mnemoscope.replication.claims import EVERYTHING, Claim, Row, about
 from mnemoscope.replication.computed_study import ComputedStudy, rounded, spread
 from mnemoscope.replication.linear_networks import first_unit, random_chain
@@ -33,8 +34,7 @@ from mnemoscope.studies.kerg2022.notation import thesis
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-HUGE = 1e9
-"""Upper end of a tolerance without an upper limit."""
+EQUALITY, BOUND = at_most(1e-10, "an equality, up to rounding"), at_least(0, "an inequality")
 FORMULA = thesis("3.4.2; Ganguli et al. 2008")
 SHARPER = Source("mnemoscope", "a^k / sum_(m <= k) (sigma^2 a)^m")
 WRONG_STEP = "Theta^k is D A D A ..., not D^k A"
@@ -107,19 +107,26 @@ class FisherDelayLine(ComputedStudy):
         "Does a network that contains a delay line remember nearly as much as the delay line, and is this proved?"
     )
     claims = (
-        Claim(about("delay line"), "error of its formula", "an equality", FORMULA, (0, 1e-10)),
-        Claim(EVERYTHING, "log10 J(k) / bound", "at least 0", thesis("Prop 3.4.1"), (0, HUGE)),
-        Claim(about("A.2.3"), "relative error", "an equality", thesis("A.2.3"), (0, 1e-10), reason=WRONG_STEP),
-        Claim(about("A.2.5"), "log10 C / bound", "at most 0", thesis("A.2.5"), (-HUGE, 0)),
+        Claim(about("delay line"), "error of its formula", "an equality", FORMULA, EQUALITY, by_construction=True),
+        Claim(EVERYTHING, "log10 J(k) / bound", "at least 0", thesis("Prop 3.4.1"), BOUND, by_construction=True),
+        Claim(about("A.2.3"), "relative error", "an equality", thesis("A.2.3"), EQUALITY, reason=WRONG_STEP),
+        Claim(
+            about("A.2.5"),
+            "log10 C / bound",
+            "at most 0",
+            thesis("A.2.5"),
+            at_most(0, "an inequality"),
+            by_construction=True,
+        ),
         Claim(
             about("A.2.6"),
             "log10 J(k) / bound",
             "at least 0",
             thesis("A.2.6: its end has sigma^2, not sigma^(2(N-1))"),
-            (0, HUGE),
+            BOUND,
             reason="a misprint",
         ),
-        Claim(about("sharper"), "log10 J(k) / bound", "at least 0", SHARPER, (0, HUGE)),
+        Claim(about("sharper"), "log10 J(k) / bound", "at least 0", SHARPER, BOUND),
     )
     presets: Mapping[str, Preset] = {
         "smoke": Preset(

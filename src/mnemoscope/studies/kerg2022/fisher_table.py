@@ -13,6 +13,7 @@ from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, style_page_axes
 from mnemoscope.lenses import fisher_memory
 from mnemoscope.registry.citations import Source
+from mnemoscope.replication.agreement import Agreement, chosen
 from mnemoscope.replication.claims import Claim, Row, Subject, about
 from mnemoscope.replication.computed_study import ComputedStudy, legend_above, rounded, spread
 from mnemoscope.replication.linear_networks import feed_forward, first_unit
@@ -53,8 +54,9 @@ def _digits(printed: float) -> int:
     return 2 if printed < 10 else 1
 
 
-def _half_a_digit(value: float, digits: int) -> tuple[float, float]:
-    return round(value - 0.5 * 10**-digits, digits + 1), round(value + 0.5 * 10**-digits, digits + 1)
+def _rounded_to(value: float, digits: int) -> Agreement:
+    ends = (round(value + side * 0.5 * 10**-digits, digits + 1) for side in (-1, 1))
+    return chosen(*ends, "numbers that round to the printed one, since nothing is random")
 
 
 def _cases(networks: Sequence[tuple[float, float, float]], size: int) -> dict[Subject, dict[str, float]]:
@@ -97,13 +99,13 @@ class FisherTable(ComputedStudy):
                 "printed",
                 f"{value:.{_digits(value)}f}",
                 thesis("A.2 Table 5"),
-                _half_a_digit(value, _digits(value)),
+                _rounded_to(value, _digits(value)),
                 reason="round-off of a plain inverse in float64",
             )
             for network, value in PRINTED.items()
         ),
         *(
-            Claim(_subject(network), "corrected", f"{value:.2f}", MANY_DIGITS, _half_a_digit(value, 2))
+            Claim(_subject(network), "corrected", f"{value:.2f}", MANY_DIGITS, _rounded_to(value, 2))
             for network, value in CORRECTED.items()
         ),
     )
@@ -155,9 +157,10 @@ class FisherTable(ComputedStudy):
             axes.plot(errors, [place] * len(plain), "o", color=COLOUR["unstable"], markersize=3.5, label=label)
             if not self.as_published(each.trial):
                 continue
-            low, high = self.claim("printed", each.trial.subject).tolerance or (0.0, 0.0)
+            printed = self.claim("printed", each.trial.subject).agreement
+            assert printed is not None
             label = "printed" if place == 0 else None
-            ends = [_percent(low, total), _percent(high, total)]
+            ends = [_percent(printed.low, total), _percent(printed.high, total)]
             axes.plot(ends, [place, place], "|-", color=COLOUR["ink"], markersize=9, label=label)
         axes.axvline(0, color=COLOUR["stable"], linewidth=1, label="exact")
         axes.set_yticks(range(len(results)), [each.trial.name for each in reversed(results)])

@@ -15,6 +15,7 @@ from mnemoscope.base.reading import read_json
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE, style_page_axes
 from mnemoscope.engines.local import available_cores
+from mnemoscope.replication.agreement import as_printed
 from mnemoscope.replication.claims import Claim, Row, Subject, about
 from mnemoscope.replication.computed_study import legend_above
 from mnemoscope.replication.learning_study import KEPT_POINTS, by_name, colours, finite
@@ -63,8 +64,8 @@ def _subject(room: str, network: str) -> Subject:
 
 
 def _claim(subject: Subject, place: str, reward: float) -> Claim:
-    tolerance = (reward - TOLERANCE, reward + TOLERANCE)
-    return Claim(subject, f"reward in {place}", reward, thesis("B.2 Table 1"), tolerance, "higher")
+    near = as_printed(f"{reward}" if len(f"{reward}") > 3 else f"{reward:.2f}")
+    return Claim(subject, f"reward in {place}", reward, thesis("B.2 Table 1"), near, "higher")
 
 
 class MiniGrid(Study):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from mnemoscope.replication.agreement import exactly
 from mnemoscope.replication.claims import Claim, Row, Subject
 from mnemoscope.replication.learning_study import by_name
 from mnemoscope.replication.study import Finished, Preset
@@ -31,8 +32,10 @@ FIG_5 = thesis("C.7 and Fig 5")
 
 def _count(network: str, task: str, number: int) -> Claim:
     misprinted = (network, task) == ("corelnet-nhid", "same/diff 6")
-    value = f"{MISPRINT:,}, a misprint" if misprinted else f"{number:,}"
-    return Claim(network_on(network, task), "parameters", value, thesis("C.7 Table 3"), (number, number))
+    printed = MISPRINT if misprinted else number
+    subject, source = network_on(network, task), thesis("C.7 Table 3")
+    reason = "a misprint" if misprinted else ""
+    return Claim(subject, "parameters", f"{printed:,}", source, exactly(printed), None, reason, by_construction=True)
 
 
 def _contrasts(task: str) -> tuple[Contrast, Contrast]:

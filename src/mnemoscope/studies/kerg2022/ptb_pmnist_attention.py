@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from mnemoscope.config.run_config import RunConfig, changed
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import style_page_axes
+from mnemoscope.replication.agreement import as_printed
 from mnemoscope.replication.claims import Claim, Row, Subject, about
 from mnemoscope.replication.computed_study import legend_above
 from mnemoscope.replication.learning_study import LearningStudy, colours
@@ -68,9 +69,10 @@ def _claims() -> tuple[Claim, ...]:
             claims.append(ptb_bpc.bpc(_subject("ptb", network), bits, SOURCE))
         for task, percent in (("ptb", characters), ("pmnist", digits)):
             if percent is not None:
-                tolerance = (percent - 1.0) / 100, (percent + 1.0) / 100
                 subject = _subject(task, network)
-                claims.append(Claim(subject, "accuracy", f"{percent}%", SOURCE, tolerance, better="higher"))
+                claims.append(
+                    Claim(subject, "accuracy", f"{percent}%", SOURCE, as_printed(f"{percent}%"), better="higher")
+                )
     return tuple(claims)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from mnemoscope.config.run_config import RunConfig
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import style_page_axes
+from mnemoscope.replication.agreement import as_printed
 from mnemoscope.replication.claims import Claim, Row, Subject, about
 from mnemoscope.replication.computed_study import legend_above
 from mnemoscope.replication.learning_study import colours, first_step
@@ -91,11 +92,11 @@ BASE = RunConfig(
 
 
 def recall_claim(subject: Subject, quantity: str, percent: int | str, place: str) -> Claim:
-    """Return the claim for a percentage of a table: 99% or more matches 99% to 100%, less matches within 10 points."""
+    """Return the claim for a percentage of a table; a text, such as "out of memory", is no number."""
     if isinstance(percent, str):
         return Claim(subject, quantity, percent, thesis(place))
-    low, high = (SOLVED, 1.0) if percent >= 99 else (max(0.0, percent / 100 - 0.1), percent / 100 + 0.1)
-    return Claim(subject, quantity, f"{percent}%", thesis(place), (low, high), better="higher")
+    near = as_printed(f"{percent}%", low=0.0, high=1.0)
+    return Claim(subject, quantity, f"{percent}%", thesis(place), near, better="higher")
 
 
 def claims_by_delay(table: Table, place: str) -> tuple[Claim, ...]:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mnemoscope.config.run_config import ENDLESS_EVALUATION, changed
 from mnemoscope.replication.claims import Row, Subject, with_reason
+from mnemoscope.replication.differences import Difference, measure_difference
 from mnemoscope.replication.learning_study import LearningStudy, by_name, finite
 from mnemoscope.replication.study import Finished, Trial
-from mnemoscope.replication.verdicts import Verdict
+from mnemoscope.replication.verdicts import Judgement, Obstacle, Verdict, not_compared
 from mnemoscope.studies.kerg2022 import relational_reasons as reasons
 from mnemoscope.studies.kerg2022.relational_claims import NO_WORSE, UNSEEN_SHAPES, Contrast, Reported
 from mnemoscope.studies.kerg2022.relational_figure import Panel, draw_accuracies
@@ -45,7 +46,7 @@ class ContrastResult(NamedTuple):
     second: float
     """Mean accuracy of the other networks."""
     runs: list[Finished]
-    gains: dict[str, float]
+    gains: dict[str, Difference]
     """Difference of each pair, by the name of its first network; without pairs, the single difference."""
 
     @property
@@ -128,9 +129,8 @@ class RelationalStudy(LearningStudy):
         for trials in by_name(results).values():
             for key, quantity in self.tested_quantities(trials).items():
                 values = [run.result[key] for run in finite(trials)]
-                measured = [mean(values)] if values else []  # the mean over seeds is compared, as published
                 ours = over_seeds(values) + (", one seed" if len(values) == 1 else "")
-                row = self.row(trials, quantity, measured, ours=ours, remark=self.remark(trials, key))
+                row = self.row(trials, quantity, values, ours=ours, remark=self.remark(trials, key))
                 rows.append(self.with_explanation(row, finite(trials), values, key))
         return [*rows, *self.contrast_rows(results)]
 
@@ -139,10 +139,10 @@ class RelationalStudy(LearningStudy):
         claim = row.claim
         if claim is None or row.verdict not in (Verdict.DIFFERS, Verdict.WORSE) or row.judgement.reason:
             return row
-        assert claim.tolerance is not None
-        published = claim.mean if isinstance(claim, Reported) and claim.mean is not None else claim.tolerance[0]
+        assert claim.agreement is not None
+        published = claim.mean if isinstance(claim, Reported) and claim.mean is not None else claim.agreement.low
         has_curves = key == self.main_test
-        return with_reason(row, reasons.explain_difference(trials, values, claim.tolerance, published, has_curves))
+        return with_reason(row, reasons.explain_difference(trials, values, claim.agreement, published, has_curves))
 
     def tested_quantities(self, trials: Sequence[Finished]) -> dict[str, str]:
         """Return the tests of `unseen` that a network had, with the names of their quantities; tasks may lack some."""
@@ -169,39 +169,41 @@ class RelationalStudy(LearningStudy):
                 continue
             ours = f"{100 * measured.gain:+.1f} points: {percent(measured.first)} against {percent(measured.second)}"
             if len(measured.gains) > 1:
-                ours += f" ({', '.join(f'{network} {100 * gain:+.1f}' for network, gain in measured.gains.items())})"
+                ours += (
+                    f" ({', '.join(f'{network} {100 * each.gain:+.1f}' for network, each in measured.gains.items())})"
+                )
             seeds = Counter(run.trial.subject for run in measured.runs)
             missing = [subject.network for subject in (*contrast.first, *contrast.second) if subject not in seeds]
             ours += f"; without {', '.join(missing)}" if missing else ""
             single = dict.fromkeys(subject.network for subject, number in seeds.items() if number == 1)
             ours += f"; one seed of {' and '.join(single)}" if single else ""
-            row = self.compare(measured.runs, contrast, list(measured.gains.values()), ours)
+            row = self.compare(measured.runs, contrast, [each.gain for each in measured.gains.values()], ours)
             rows.append(self.judge_contrast(row, contrast, measured))
         return rows
 
     def judge_contrast(self, row: Row, contrast: Contrast, measured: ContrastResult) -> Row:
-        """Return the row with the reason why the claim fails, if the runs show one.
+        """Return the row with the verdict on the differences, beyond what other seeds would change, and its reason.
 
-        The row is not compared if the contrast decides nothing: neither side has learned the task, or the second side
-        leaves no room for a better one.
+        The row is not compared if the contrast decides nothing: neither side has learned the task, the second side
+        leaves no room for a better one, or the seeds differ too much.
         """
-        if not row.verdict.compared or contrast.tolerance is None:
+        if not row.verdict.compared or contrast.agreement is None:
             return row
-        low, chance = contrast.tolerance[0], reasons.chance_accuracy(measured.runs)
-        if low < 0 and max(measured.first, measured.second) < chance + reasons.LEARNED:
+        least, chance = contrast.agreement.low, reasons.chance_accuracy(measured.runs)
+        if max(measured.first, measured.second) < chance + reasons.LEARNED:
             reason = f"neither is much above chance, {percent(chance)}"
-            return contrast.not_compared(row.quantity, row.ours, "", reason)
-        if measured.second > 1 - low and NO_WORSE[0] <= measured.gain < low:
-            return contrast.not_compared(row.quantity, row.ours, "", "the second leaves no room to be better")
-        if row.verdict is Verdict.DIFFERS and not row.judgement.reason:
+            return replace(row, judgement=not_compared(Obstacle.CHANCE, reason))
+        if measured.second > 1 - least and NO_WORSE <= measured.gain < least:
+            return replace(row, judgement=not_compared(Obstacle.NO_ROOM))
+        row = replace(row, judgement=judge_pairs(measured.gains, least))
+        if row.verdict is Verdict.DIFFERS:
+            if contrast.reason:
+                return with_reason(row, contrast.reason)
             first, second = (
                 [run for run in measured.runs if run.trial.subject in side]
                 for side in (contrast.first, contrast.second)
             )
-            return with_reason(row, reasons.explain_contrast(first, second, self.main_test, measured.gain, low))
-        if row.verdict is Verdict.IN_PART:
-            others = [network for network, gain in measured.gains.items() if gain < low]
-            return with_reason(row, f"not so for {' and '.join(others)}")
+            return with_reason(row, reasons.explain_contrast(first, second, self.main_test, measured.gain, least))
         return row
 
     def measure_contrast(self, results: Sequence[Finished], contrast: Contrast) -> ContrastResult | None:
@@ -215,10 +217,14 @@ class RelationalStudy(LearningStudy):
             {subject: mean(run.result[self.main_test] for run in runs[subject]) for subject in side} for side in sides
         ]
         first, second = (mean(side.values()) for side in means)
-        gains = {"": first - second}
+        ours, theirs = ([[run.result[self.main_test] for run in runs[subject]] for subject in side] for side in sides)
+        tested_together = len(self.contrasts)
+        gains = {"": measure_difference(ours, theirs, tested_together)}
         if contrast.paired:
-            pairs = zip(*(side.items() for side in means), strict=True)
-            gains = {subject.network: ours - theirs for (subject, ours), (_, theirs) in pairs}
+            gains = {
+                subject.network: measure_difference([one], [other], tested_together)
+                for subject, one, other in zip(sides[0], ours, theirs, strict=True)
+            }
         tested = [run for side in sides for subject in side for run in runs[subject]]
         return ContrastResult(first, second, tested, gains)
 
@@ -242,6 +248,21 @@ class RelationalStudy(LearningStudy):
                 seeds = curves.setdefault(subject.task, {}).setdefault(subject.network, [])
                 seeds.append(run.result["curve"])
         return draw_accuracies(list(panels.values()), curves)
+
+
+def judge_pairs(gains: Mapping[str, Difference], least: float) -> Judgement:
+    """Judge the differences of all pairs of networks together."""
+    judgements = {network: each.judge(least) for network, each in gains.items()}
+    by_verdict = {
+        verdict: [name for name, each in judgements.items() if each.verdict is verdict] for verdict in Verdict
+    }
+    matching = by_verdict[Verdict.MATCHES]
+    if matching and len(matching) < len(judgements):
+        others = [network for network in judgements if network not in matching]
+        return Judgement(Verdict.IN_PART, f"not so for {' and '.join(others)}", (len(matching), len(judgements)))
+    if by_verdict[Verdict.DIFFERS]:
+        return Judgement(Verdict.DIFFERS)
+    return next(iter(judgements.values()))
 
 
 def with_other_shapes(trial: Trial) -> Trial:

@@ -6,21 +6,19 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from mnemoscope.registry.citations import Source
+from mnemoscope.replication.agreement import Agreement, as_printed, at_least
 from mnemoscope.replication.claims import Claim, Subject
 from mnemoscope.studies.kerg2022.relational_grid import network_on
 
 PROTOTYPE = Source("mnemoscope", "an earlier prototype of these networks, not published")
-AND_PROTOTYPE = "and an earlier prototype of these networks, not published"
-"""Appended to the place in a source if the number comes from a prototype."""
 UNSEEN_SHAPES = ("unseen shapes", "seen shapes")
 """Name of the accuracy on the test shapes, and its name if no shapes are held out."""
-NEAR_PERFECT = (0.98, 1.0)
-VERY_GOOD = (0.95, 1.0)
-"""Ranges of accuracy that we take for "near perfect" and "very good"."""
-BETTER = (0.01, 1.0)
-"""Differences that count as better: one point or more."""
-NO_WORSE = (-0.02, 1.0)
-"""Differences that count as no worse: at most two points down."""
+NEAR_PERFECT = at_least(0.98, "our reading of 'near perfect': at most one problem in 50 wrong", of_mean=True)
+VERY_GOOD = at_least(0.95, "our reading of 'very good': at most one problem in 20 wrong", of_mean=True)
+BETTER = 0.01
+"""Smallest difference that counts as better: one point."""
+NO_WORSE = -0.02
+"""Smallest difference that counts as no worse: two points down."""
 DRIFTS = "its encoder maps unseen shapes closer together; a fixed random encoder solves it (relational-cognitive)"
 """Why CoRelNet misses identity rules."""
 NO_NUMBERS = "a figure without numbers"
@@ -36,22 +34,33 @@ class Reported(Claim):
     mean: float | None = None
 
 
-def reported(subject: Subject, quantity: str, percent: float, deviation: float, source: Source) -> Reported:
-    """Return the claim for a mean and its standard deviation over seeds, in percent; values within one deviation match.
+def reported(
+    subject: Subject, quantity: str, percent: float, deviation: float, source: Source, chance: float | None = None
+) -> Reported:
+    """Return the claim for a mean and its standard deviation over seeds, in percent; the mean over our seeds
+    matches within one deviation, unless a guess, `chance`, would too.
 
     >>> reported(network_on("corelnet", "same"), "hexominoes", 94.7, 5.4, Source("kerg2022thesis", "Table 1")).value
     '94.7% ± 5.4'
     """
-    tolerance = (percent - deviation) / 100, min(1.0, (percent + deviation) / 100)
+    near = as_printed(f"{percent}%", spread=deviation, low=0.0, high=1.0)
     value = f"{percent}% ± {deviation}"
-    return Reported(subject, quantity, value, source, tolerance, better="higher", mean=percent / 100)
+    mean = percent / 100
+    return Reported(subject, quantity, value, source, near, better="higher", chance=chance, mean=mean)
+
+
+def difference_of(least: float) -> Agreement:
+    """Return the range of differences that count as better (least above 0) or as no worse."""
+    wording = "our reading of 'better': one point" if least > 0 else "our reading of 'no worse': two points down"
+    return at_least(least, f"{wording}, and beyond two standard errors of the seeds (Welch, Bonferroni)")
 
 
 @dataclass(frozen=True)
 class Contrast(Claim):
     """The claim that some networks are better than others, or no worse.
 
-    Its tolerance is a range of differences between the mean accuracies of both sides (1 is 100 points).
+    Its agreement is the smallest difference between the mean accuracies of both sides (1 is 100 points) that counts;
+    the difference must also be beyond what other seeds would change (`replication.differences`).
     """
 
     first: tuple[Subject, ...] = ()
@@ -74,7 +83,7 @@ def make_contrast(
     task: str,
     first: Sequence[str],
     second: Sequence[str],
-    tolerance: tuple[float, float] = BETTER,
+    least: float = BETTER,
     *,
     paired: bool = False,
     reason: str = "",
@@ -86,4 +95,14 @@ def make_contrast(
     """
     quantity = f"{' + '.join(first)} against {' + '.join(second)}"
     ours, theirs = (tuple(network_on(network, task) for network in side) for side in (first, second))
-    return Contrast(network_on("", task), quantity, statement, source, tolerance, None, reason, ours, theirs, paired)
+    return Contrast(
+        network_on("", task),
+        quantity,
+        statement,
+        source,
+        difference_of(least),
+        reason=reason,
+        first=ours,
+        second=theirs,
+        paired=paired,
+    )

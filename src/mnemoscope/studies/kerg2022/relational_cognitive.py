@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from mnemoscope.replication.agreement import Agreement, as_printed
 from mnemoscope.replication.claims import Claim, Subject
 from mnemoscope.replication.study import Preset
 from mnemoscope.studies.kerg2022 import relational_claims as claims_about
@@ -36,35 +37,27 @@ STATEMENTS = {
     "corelnet-t": ("exceptionally well", VERY_GOOD, "5.6 and Fig 3"),
     "esbn": ("nearly perfect", VERY_GOOD, "5.6 and Fig 3: exceptionally well; nearly perfect in Webb et al. 2021"),
 }
-"""Published statements about networks on all four tasks, with our tolerances; numbers are only in figures."""
-MEASURED: dict[tuple[str, str], tuple[str, tuple[float, float]]] = {
-    ("corelnet", "same/diff"): ("100%", NEAR_PERFECT),
-    ("corelnet", "RMTS"): ("100%", NEAR_PERFECT),
-    ("corelnet", "dist3"): ("99.7 to 100%", NEAR_PERFECT),
-    ("corelnet", "identity rules"): ("95.9, 97.3 and 99.9%", NEAR_PERFECT),
+"""Published statements about networks on all four tasks, with our ranges; numbers are only in figures."""
+MEASURED: dict[tuple[str, str], tuple[str, Agreement]] = {
     ("corelnet-random", "identity rules"): ("100%", NEAR_PERFECT),
-    ("esbn", "identity rules"): ("99.9%", VERY_GOOD),
-    ("lstm", "identity rules"): ("60%", (0.5, 0.7)),
-    ("transformer", "identity rules"): ("50%", (0.4, 0.6)),
-    ("predinet", "identity rules"): ("32%", (0.22, 0.42)),
+    ("lstm", "identity rules"): ("60%", as_printed("60%", spread=10)),
+    ("transformer", "identity rules"): ("50%", as_printed("50%", spread=10)),
+    ("predinet", "identity rules"): ("32%", as_printed("32%", spread=10)),
 }
-"""Accuracies of the prototype, with tolerances: 10 points up and down if the task was not learned."""
+"""Accuracies of the prototype, about which nothing was published: 10 points up and down if the task was not learned."""
 
 
 def _claims() -> Iterator[Claim]:
     for task in BASIC:
         for network in dict.fromkeys((*STATEMENTS, *(network for network, _ in MEASURED))):
-            statement, tolerance, locus = STATEMENTS.get(network, ("", None, ""))
-            measured, near = MEASURED.get((network, task), ("", None))
-            value = "; ".join(filter(None, (statement, f"a prototype: {measured}" if measured else "")))
-            if not value:
-                continue
-            source = claims_about.PROTOTYPE
-            if locus:
-                source = thesis(f"{locus}; {claims_about.AND_PROTOTYPE}" if measured else locus)
-            reason = TOGETHER if (network, task) == ("esbn", "RMTS") else ""
-            quantity = claims_about.UNSEEN_SHAPES[0]
-            yield Claim(network_on(network, task), quantity, value, source, tolerance or near, reason=reason)
+            subject, quantity = network_on(network, task), claims_about.UNSEEN_SHAPES[0]
+            if network in STATEMENTS:
+                statement, agreement, locus = STATEMENTS[network]
+                reason = TOGETHER if (network, task) == ("esbn", "RMTS") else ""
+                yield Claim(subject, quantity, statement, thesis(locus), agreement, reason=reason)
+            elif (network, task) in MEASURED:
+                measured, agreement = MEASURED[network, task]
+                yield Claim(subject, quantity, f"a prototype: {measured}", claims_about.PROTOTYPE, agreement)
 
 
 def _grid(*networks: str) -> dict[Subject, dict[str, Any]]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from math import exp
 from statistics import mean, median
 
+from mnemoscope.replication.agreement import Agreement
 from mnemoscope.replication.study import Finished
 
 LEARNED = 0.1
@@ -20,29 +20,28 @@ WINDOW = 5
 def explain_difference(
     trials: Sequence[Finished],
     accuracies: Sequence[float],
-    tolerance: tuple[float, float],
+    agreement: Agreement,
     published: float,
     has_curves: bool,
 ) -> str:
-    """Return why the mean accuracy over the seeds is outside the tolerance; empty if unknown.
+    """Return why the mean accuracy over the seeds is outside the range of agreement; empty if unknown.
 
     Args:
         trials: the runs, one per seed.
         accuracies: the tested accuracy of each run.
-        tolerance: lowest and highest accuracy that match the claim.
-        published: the published mean, or the end of the tolerance that stands for it.
+        agreement: accuracies that match the claim.
+        published: the published mean, or the end of the range that stands for it.
         has_curves: whether the learning curves of the runs show the tested accuracy.
 
     """
-    low, high = tolerance
     chance, lost = chance_accuracy(trials), mean_drift(trials) if has_curves else 0.0
-    matching = sum(low <= accuracy <= high for accuracy in accuracies)
+    matching = sum(accuracy in agreement for accuracy in accuracies)
     if max(published, mean(accuracies)) < chance + LEARNED:
         return f"neither is much above chance, {percent(chance)}"
-    if mean(accuracies) < low <= mean(accuracies) + lost:
+    if mean(accuracies) < agreement.low <= mean(accuracies) + lost:
         return f"drift; at its best it had {100 * lost:.1f} points more"
     if matching:
-        return f"seeds vary; {matching} of {len(accuracies)} {'is' if matching == 1 else 'are'} within the tolerance"
+        return f"seeds vary; {matching} of {len(accuracies)} {'is' if matching == 1 else 'are'} within the range"
     return "cause unknown; one seed" if len(accuracies) == 1 else ""
 
 
@@ -51,18 +50,11 @@ def explain_contrast(
 ) -> str:
     """Return why the difference of two sides, in the accuracy `tested`, is below `low`; empty if unknown."""
     chance = chance_accuracy(better)
-    first, second = ([run.result[tested] for run in side] for side in (better, worse))
-    if mean(first) < chance + LEARNED:
+    if mean(run.result[tested] for run in better) < chance + LEARNED:
         return f"the first is hardly above chance, {percent(chance)}"
     lost = mean_drift(better) - mean_drift(worse)
     if difference < low <= difference + lost:
         return f"drift; at its best the first had {100 * lost:.1f} points more"
-    seeds = Counter(run.trial.name for run in (*better, *worse))
-    if min(seeds.values()) == 1:
-        return "cause unknown; one seed"
-    if len(seeds) == len((first, second)) and max(first) - mean(second) >= low:  # one condition against another
-        ranges = tuple(f"{percent(min(side))} to {percent(max(side))}" for side in (first, second))
-        return "seeds vary; the first is at {}, the second at {}".format(*ranges)
     return ""
 
 

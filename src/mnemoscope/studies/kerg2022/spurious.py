@@ -9,7 +9,14 @@ from mnemoscope.replication.claims import Claim, Subject, about
 from mnemoscope.replication.study import Preset
 from mnemoscope.studies.kerg2022.notation import preset, thesis
 from mnemoscope.studies.kerg2022.relational import CAPTION, OVER_M, RelationalStudy
-from mnemoscope.studies.kerg2022.relational_claims import BETTER, UNSEEN_SHAPES, VERY_GOOD, Contrast, make_contrast
+from mnemoscope.studies.kerg2022.relational_claims import (
+    BETTER,
+    UNSEEN_SHAPES,
+    VERY_GOOD,
+    Contrast,
+    difference_of,
+    make_contrast,
+)
 from mnemoscope.studies.kerg2022.relational_grid import BASIC, FEW_STEPS, HELD_OUT, make_grid, network_on
 
 COLOURED, MIRRORED = (tuple(f"{task} {feature}" for task in BASIC) for feature in ("colour", "mirror"))
@@ -33,7 +40,9 @@ def _falls(network: str) -> Contrast:
     """Return the contrast for the claim that a network degrades as more shapes are held out."""
     few, many = (network_on(network, SEPARATED, m) for m in (0, 98))
     subject, quantity, statement = about(network, SEPARATED), "m 0 against m 98", "degrades as m increases"
-    return Contrast(subject, quantity, statement, thesis("C.6 Fig 4"), BETTER, first=(few,), second=(many,))
+    return Contrast(
+        subject, quantity, statement, thesis("C.6 Fig 4"), difference_of(BETTER), first=(few,), second=(many,)
+    )
 
 
 class Spurious(RelationalStudy):

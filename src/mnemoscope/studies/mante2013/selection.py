@@ -14,6 +14,7 @@ from mnemoscope.cells import Model
 from mnemoscope.config import PRESETS
 from mnemoscope.lenses import Recording
 from mnemoscope.registry.citations import Source
+from mnemoscope.replication.agreement import Agreement, at_least, at_most, chosen, exactly
 from mnemoscope.replication.claims import EVERYTHING, Claim, Row
 from mnemoscope.replication.learning_study import LearningStudy, by_name, finite
 from mnemoscope.replication.study import Finished, Preset, Study, Trial
@@ -44,19 +45,28 @@ LONGEST = 1e6
 """Time in ms that stands for a value which is held for good."""
 
 
-def _claim(quantity: str, value: str, place: str, low: float, high: float) -> Claim:
-    return Claim(EVERYTHING, quantity, value, MANTE(place), (low, high))
+def _claim(quantity: str, value: str, place: str, agreement: Agreement) -> Claim:
+    return Claim(EVERYTHING, quantity, value, MANTE(place), agreement)
 
 
+SLOW = at_least(1.0, "slower than the whole stimulus")
+WITHIN_45 = at_least(0.7, "a cosine of 0.7: an angle of 45 degrees")
+LARGER = at_least(CLEAR, "clearly larger: three times")
+ALIKE = chosen(1 / CLEAR, CLEAR, "alike: neither is three times the other")
 CLAIMS = (
-    _claim("slowest time constant over the stimulus", "an eigenvalue near 0", "Fig 6", 1.0, MOST),
-    _claim("slow points with one slow mode", "all", "Fig 6", 0.9, 1.0),
-    _claim("line of slow points", "one in each context", "Fig 5", 1.0, 1.0),
-    _claim("line along the choice axis", "yes", "Fig 5 and 6", 0.7, 1.0),
-    _claim("lines of both contexts parallel", "yes", "Fig 5 and 6", 0.7, 1.0),
-    _claim("relevant over irrelevant input, kept", "irrelevant orthogonal to selection", "Fig 6", CLEAR, MOST),
-    _claim("relevant over irrelevant input, at once", "not gated", "Fig 5 and 6", 1 / CLEAR, CLEAR),
-    _claim("irrelevant evidence left after the stimulus", "relaxes", "Fig 5 and 6", 0.0, 1 / CLEAR),
+    _claim("slowest time constant over the stimulus", "an eigenvalue near 0", "Fig 6", SLOW),
+    _claim("slow points with one slow mode", "all", "Fig 6", at_least(0.9, "nine in ten")),
+    _claim("line of slow points", "one in each context", "Fig 5", exactly(1, "both")),
+    _claim("line along the choice axis", "yes", "Fig 5 and 6", WITHIN_45),
+    _claim("lines of both contexts parallel", "yes", "Fig 5 and 6", WITHIN_45),
+    _claim("relevant over irrelevant input, kept", "irrelevant orthogonal to selection", "Fig 6", LARGER),
+    _claim("relevant over irrelevant input, at once", "not gated", "Fig 5 and 6", ALIKE),
+    _claim(
+        "irrelevant evidence left after the stimulus",
+        "relaxes",
+        "Fig 5 and 6",
+        at_most(1 / CLEAR, "two thirds are gone"),
+    ),
 )
 
 

@@ -19,6 +19,7 @@ from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, style_page_axes
 from mnemoscope.lenses import FisherMemory, MatrixSystem, fisher_memory
 from mnemoscope.registry.citations import Source
+from mnemoscope.replication.agreement import at_most, chosen
 from mnemoscope.replication.claims import EVERYTHING, Claim, Row, about
 from mnemoscope.replication.computed_study import ComputedStudy, legend_above, plain_powers, rounded, spread
 from mnemoscope.replication.learning_study import by_name
@@ -36,7 +37,8 @@ RADIUS = 0.95
 """Spectral radius of general networks."""
 PAPER = partial(Source, "renanse2021")
 KRONECKER = "C is a sum of Kronecker products, not a product of sums"
-BELOW_1, ONE = (0, 1 - 1e-9), (1 - 1e-9, 1 + 1e-9)
+BELOW_1 = at_most(1 - 1e-9, "an inequality")
+ONE = chosen(1 - 1e-9, 1 + 1e-9, "an equality, up to rounding")
 
 
 def _cases(normal: Sequence[int], general: Sequence[int]) -> dict[str, dict[str, Any]]:
@@ -55,7 +57,14 @@ class MatrixCapacity(ComputedStudy):
         Claim(about("normal"), "exact", "below 1", PAPER("Corollary 2.1"), BELOW_1, reason=KRONECKER),
         Claim(about("normal"), "exact, corrected", "1", Source("mnemoscope", KRONECKER), ONE),
         Claim(EVERYTHING, "normal vector networks", "1", PAPER("Fig 2 C; also Ganguli et al. 2008"), ONE),
-        Claim(about("general"), "best total / N^2", "at most 1", PAPER("Theorem 3"), (0, 1)),
+        Claim(
+            about("general"),
+            "best total / N^2",
+            "at most 1",
+            PAPER("Theorem 3"),
+            at_most(1, "an inequality"),
+            by_construction=True,
+        ),
         Claim(
             about("general"),
             "best W / worst W",

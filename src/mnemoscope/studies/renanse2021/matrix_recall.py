@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from mnemoscope.replication.agreement import at_least, exactly
 from mnemoscope.replication.claims import Claim, Row, about
 from mnemoscope.replication.learning_study import finite
 from mnemoscope.replication.study import Finished, Preset
@@ -42,8 +43,15 @@ class MatrixRecallStudy(TapeStudy):
         tape.published_parameters("matntm", 7946),
         tape.published_parameters("matrix-rnn", 5675),
         Claim(about("matntm"), "wrong bits", "about 5.6 after 200,000 iterations, mean of five", PAPER("Fig 7")),
-        Claim(about("matntm"), WITHOUT_ERROR, "2 of 5", PAPER("section 6.2"), tolerance=(2, 5), better="higher"),
-        Claim(about("matrix-rnn"), "wrong bits", "does not learn it", PAPER("section 6.2 and Fig 7"), (9, 15), "lower"),
+        Claim(about("matntm"), WITHOUT_ERROR, "2 of 5", PAPER("section 6.2"), exactly(2), better="higher"),
+        Claim(
+            about("matrix-rnn"),
+            "wrong bits",
+            "does not learn it",
+            PAPER("section 6.2 and Fig 7"),
+            at_least(14.0, "our reading of 'does not learn it': near 15, where all ones are"),
+            "lower",
+        ),
     )
     base = published_base = replace(
         tape.BASE,

@@ -26,6 +26,7 @@ from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE, style_page_axes
 from mnemoscope.lenses import MatrixSystem, fisher_memory, measure_memory_capacity, memory_capacity
 from mnemoscope.registry.citations import Source
+from mnemoscope.replication.agreement import at_most
 from mnemoscope.replication.claims import Claim, Row, about, unpublished
 from mnemoscope.replication.study import Finished, Preset, Study, Trial, listed
 
@@ -92,14 +93,20 @@ class NonlinearCapacity(Study):
     title = "Memory in a finite dynamic range"
     question = "How does a saturating nonlinearity change the memory of a network, and does the published bound hold?"
     claims = (
-        Claim(about("saturating units"), STRONG_TO_WEAK, "may decrease", PAPER("2.5.1"), tolerance=(0, 1.01)),
+        Claim(
+            about("saturating units"),
+            STRONG_TO_WEAK,
+            "may decrease",
+            PAPER("2.5.1"),
+            at_most(0.99, "our reading of 'decrease': by a hundredth or more"),
+        ),
         Claim(about("relu"), STRONG_TO_WEAK, "no problem for its bound", PAPER("2.5.1")),
         Claim(
             about("linear"),
             "J_tot / Tr(Sigma^-1) Tr(Psi^-1) E|X|^2",
             "at most 1",
             PAPER("Eq 33"),
-            tolerance=(0, 1),
+            agreement=at_most(1, "an inequality"),
             reason="it bounds the published formulas, not the exact total",
         ),
         Claim(
@@ -107,7 +114,7 @@ class NonlinearCapacity(Study):
             "J_tot / Tr(Sigma^-1) Tr(Psi^-1) N^2 R",
             "below 1",
             PAPER("Eq 33, R = 1"),
-            tolerance=(0, 1),
+            agreement=at_most(1, "an inequality"),
             reason="signals and noise have no range inside f",
         ),
     )

@@ -25,6 +25,7 @@ from mnemoscope.drawing.svg import COLOUR, style_page_axes
 from mnemoscope.lenses import MatrixSystem, fisher_memory
 from mnemoscope.lenses.fisher.stein import UnstableError
 from mnemoscope.registry.citations import Source
+from mnemoscope.replication.agreement import Agreement, at_least, at_most, chosen
 from mnemoscope.replication.claims import Claim, Row, about, unpublished
 from mnemoscope.replication.computed_study import ComputedStudy, legend_above, plain_powers, rounded, spread
 from mnemoscope.replication.linear_networks import random_general, random_normal, random_source
@@ -41,13 +42,12 @@ RADIUS = 0.8
 """Spectral radius of U and V: sum |alpha| + 0.64 < 1 keeps a queue stable. Nearer to 1, 16 passes overflow float64."""
 WEIGHT = 0.3
 """Sum of the weights of a stable queue."""
-HUGE = 1e30
 PAPER, DERIVED = partial(Source, "renanse2021"), partial(Source, "mnemoscope")
 WEIGHT_1, TRACE = about("weight 1"), "tr(Q J_spatial) = (p + 1) N^2"
 
 
-def _near(value: float) -> tuple[float, float]:
-    return value - 1e-8, value + 1e-8
+def _near(value: float) -> Agreement:
+    return chosen(value - 1e-8, value + 1e-8, "an equality, up to rounding")
 
 
 def sum_of_passes(system: MatrixSystem, passes: int) -> Float[Tensor, "rows columns"]:
@@ -85,7 +85,7 @@ class QueueCapacity(ComputedStudy):
             "spectral radius",
             "below 1, tacitly",
             PAPER("Eq 37-40: sums over the past"),
-            tolerance=(0, 1 - 1e-9),
+            agreement=at_most(1 - 1e-9, "an inequality"),
             reason="the roots of z^2 - l z - 1 have the product -1",
         ),
         Claim(
@@ -93,15 +93,17 @@ class QueueCapacity(ComputedStudy):
             "published, 16 passes / none",
             "blows up",
             PAPER("Fig 3-4"),
-            tolerance=(1, HUGE),
+            agreement=at_least(1.0, "our reading of 'blows up': it grows"),
             reason="it grows only if noise is counted fewer times than the signal",
         ),
-        Claim(WEIGHT_1, "whole queue / no queue", "at most 4", PAPER("3.2"), tolerance=(0, 4)),
+        Claim(WEIGHT_1, "whole queue / no queue", "at most 4", PAPER("3.2"), at_most(4, "an inequality")),
         Claim(WEIGHT_1, "newest matrix", "1", DERIVED("|W|^2, as for every normal network"), _near(1)),
         Claim(WEIGHT_1, "whole queue", "2", DERIVED("(p + 1) |W|^2"), _near(2)),
         Claim(about("stable, normal"), "newest matrix", "1", DERIVED("|W|^2"), _near(1)),
         Claim(about("stable, normal"), "whole queue / (p + 1)", "1", DERIVED("(p + 1) |W|^2"), _near(1)),
-        Claim(about("stable, general"), "whole / ((p + 1) N^2)", "at most 1", DERIVED(TRACE), tolerance=(0, 1)),
+        Claim(
+            about("stable, general"), "whole / ((p + 1) N^2)", "at most 1", DERIVED(TRACE), at_most(1, "an inequality")
+        ),
     )
     presets: Mapping[str, Preset] = {
         "smoke": Preset("Networks of 3 units a side.", {"cases": _cases((3,), (1, 2), (3,))}),

@@ -15,6 +15,7 @@ from mnemoscope.config.run_config import RunConfig
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE, style_page_axes
 from mnemoscope.registry.citations import Source
+from mnemoscope.replication.agreement import exactly
 from mnemoscope.replication.claims import Claim, Row, Subject, about
 from mnemoscope.replication.computed_study import legend_above
 from mnemoscope.replication.learning_study import by_name, colours, draw_range, finite, first_step
@@ -280,4 +281,4 @@ def draw_uninformed(axes: Any, results: Sequence[Finished]) -> None:
 
 def published_parameters(name: str, number: int) -> Claim:
     """Return the claim about a number of parameters in Table 1."""
-    return Claim(about(name), "parameters", number, PAPER("Table 1"), tolerance=(number, number))
+    return Claim(about(name), "parameters", number, PAPER("Table 1"), exactly(number), by_construction=True)

@@ -1,0 +1,82 @@
+"""Differences between groups of networks, beyond what other seeds would change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf, sqrt
+from statistics import NormalDist, mean, variance
+
+from mnemoscope.replication.verdicts import Judgement, Obstacle, Verdict, not_compared
+
+TWO_ERRORS = 1 - NormalDist().cdf(2.0)
+"""Probability that a normal number lies more than two standard errors above its mean: 2.3%."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Difference between the means of two sides, and the range in which it would lie with other seeds."""
+
+    gain: float
+    error: float | None
+    """Standard error over the seeds; None if a network has a single seed."""
+    reach: float
+    """Number of standard errors to each side that are allowed for: two for one comparison and many seeds."""
+
+    @property
+    def low(self) -> float:
+        """Lowest difference that other seeds may give."""
+        return -inf if self.error is None else self.gain - self.reach * self.error
+
+    @property
+    def high(self) -> float:
+        """Highest difference that other seeds may give."""
+        return inf if self.error is None else self.gain + self.reach * self.error
+
+    def judge(self, least: float) -> Judgement:
+        """Judge the claim that the first side is better, or no worse.
+
+        The first side is better if the difference is at least `least` (above 0) and all of the range is above 0. It is
+        no worse if the whole range is above `least` (0 or below). The claim fails if the whole range is below `least`.
+        """
+        if self.error is None:
+            return not_compared(Obstacle.UNDECIDED, "a single seed has no standard error")
+        if self.gain >= least and self.low >= min(least, 0.0):
+            return Judgement(Verdict.MATCHES)
+        if self.high < least:
+            return Judgement(Verdict.DIFFERS)
+        return not_compared(
+            Obstacle.UNDECIDED, f"other seeds may give {100 * self.low:+.1f} to {100 * self.high:+.1f} points"
+        )
+
+
+def measure_difference(
+    first: Sequence[Sequence[float]], second: Sequence[Sequence[float]], comparisons: int = 1
+) -> Difference:
+    """Return the difference between two sides, each the mean of its networks, which are means over their seeds.
+
+    Args:
+        first: for each network of the first side, the values of its seeds.
+        second: the same for the second side.
+        comparisons: number of differences that are tested together. The chance that any of them passes by accident
+            stays that of one (Bonferroni), so that each must be further from 0.
+
+    The range is that of Welch's t test: with few seeds it is wider than two standard errors.
+
+    >>> difference = measure_difference([[0.9, 0.92, 0.94]], [[0.8, 0.82, 0.78]])
+    >>> f"{difference.gain:.2f}, {difference.low:.2f} to {difference.high:.2f}"
+    '0.12, 0.07 to 0.17'
+
+    """
+    gain = mean(map(mean, first)) - mean(map(mean, second))
+    shares = [(values, len(side)) for side in (first, second) for values in side]
+    if any(len(values) < 2 for values, _ in shares):
+        return Difference(gain, None, inf)
+    variances = [variance(values) / len(values) / networks**2 for values, networks in shares]
+    squared = sum(variances)
+    if squared == 0.0:
+        return Difference(gain, 0.0, 2.0)
+    freedom = squared**2 / sum(each**2 / (len(values) - 1) for each, (values, _) in zip(variances, shares, strict=True))
+    from scipy.stats import t  # takes a third of a second
+
+    return Difference(gain, sqrt(squared), float(t.isf(TWO_ERRORS / comparisons, freedom)))
