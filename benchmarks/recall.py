@@ -12,7 +12,7 @@ crudest to the one of `ms.recall_interference`:
 - mean ratio: the closed form at the mean over queries of the ratio of signal to interference;
 - ratio: the same at the ratio of each query, then averaged;
 - Gaussian: interference as a Gaussian of its true covariance, through the norms, gates and readout of the network;
-- drawn: the interference that queries of other sequences meet, scaled to the power of this one.
+- drawn: the interference that similar queries of other sequences meet, scaled to the power of this one.
 
 The Fisher memory of a stored pair, with noise in every number of the state, is `w_s^T C^-1 w_s` after the last pair, in
 units of the mean squared length of the keys. It is computed for networks of one layer.
@@ -37,7 +37,7 @@ from mnemoscope.drawing.palette import LIGHT
 from mnemoscope.lenses.interference.ratio import accuracy_at
 from mnemoscope.tasks import KeyValueRecall
 from mnemoscope.training import load_model
-from recall_networks import ROOT, trained
+from recall_networks import ROOT, is_new, trained
 
 PAIRS = (4, 8, 12, 16, 24, 32, 48, 64)
 METHODS = ("mean ratio", "ratio", "Gaussian", "drawn")
@@ -98,6 +98,7 @@ def measured(order: int, name: str, path: Path, sequences: int, draws: int) -> d
         "name": name,
         "family": family,
         "kind": kind or "bare",
+        "new": is_new(name),
         "run": path.name,
         "layer": recall.recalling_layer,
         "measured": rounded(recall.measured.mean(1)),
@@ -105,6 +106,8 @@ def measured(order: int, name: str, path: Path, sequences: int, draws: int) -> d
         "predicted": {method: rounded(accuracy) for method, accuracy in predictions.items()},
         "same sign": rounded(recall.same_sign),
         "median ratio": rounded(recall.median_ratio),
+        "without": [rounded(accuracy) for accuracy in recall.without.nanmean(2).T],
+        "listed": rounded(torch.stack([listed(model, given, task.keys) for given in trials.values()])),
         "fisher": fisher(model, trials) if len(recall.layers) == 1 else None,
     }
     print(f"{name}: {recall.summary()}", flush=True)
@@ -123,6 +126,14 @@ def fisher(model: ms.Model, trials: dict[int, ms.RecallTrials]) -> list[float]:
         keys = stored.parts.keys.abs().square().sum(-1).mean(0).unsqueeze(-1)
         found.append(float((J / keys)[..., sources].mean()))
     return [float(f"{J:.4g}") for J in found]
+
+
+@torch.no_grad()
+def listed(model: ms.Model, trials: ms.RecallTrials, keys: int) -> Tensor:
+    """Return the share of answers, right or wrong, that are values of the list."""
+    sequence = trials.asked.nonzero()[:, 1]
+    shown = trials.inputs[..., keys:].any(0)  # (batch, values)
+    return shown[sequence, model(trials.inputs)[0].argmax(-1)[trials.asked]].double().mean()
 
 
 def rounded(numbers: Tensor) -> list[float]:
@@ -144,31 +155,87 @@ def rms(networks: list[dict[str, Any]], method: str) -> float:
 def report(networks: list[dict[str, Any]], sequences: int) -> str:
     """Return the tables."""
     known = learned(networks)
-    groups = {(each["family"], each["kind"]): None for each in known}
+    old, new = ([each for each in known if each["new"] is kind] for kind in (False, True))
     lines = [
         "# Recall of many pairs, predicted from interference",
         "",
         f"`{command()}`: {len(known)} networks that learned the task, {len(PAIRS)} numbers of pairs each, "
-        f"{sequences} test sequences of 16 queries. Trained with 4 to 32 pairs; nothing is fitted to the accuracies. "
-        "Same sign: the share of the interference whose weight has the sign of the signal, at 16 pairs. The last "
-        "columns are the rms difference from the measured accuracy, in points.",
+        f"{sequences} test sequences of 16 queries. Nothing is fitted to the accuracies. Same sign: the share of the "
+        "interference whose weight has the sign of the signal, at 16 pairs. The last columns are the rms difference "
+        "from the measured accuracy, in points; worst is the largest of a single network, drawn.",
         "",
-        f"| family | network | seeds | measured at 4, 16, 32, 64 pairs | same sign | {' | '.join(METHODS)} |",
-        "|---|---|---|---|---|" + "---|" * len(METHODS),
+        "## Networks on which the form of the prediction was chosen",
+        "",
+        *table(old),
+        "",
+        "## New networks",
+        "",
+        "Other seeds and recipes, measured once, after the form was chosen.",
+        "",
+        *table(new),
+        "",
+        "## All networks",
+        "",
+        *by_family(known),
+        "",
+        *by_layer(known),
+        "",
+        *correlations(known),
+        "",
+        *of_each(known),
     ]
-    for family, kind in groups:
-        group = [each for each in known if (each["family"], each["kind"]) == (family, kind)]
-        accuracy = np.mean([each["measured"] for each in group], 0)
-        shown = ", ".join(f"{accuracy[PAIRS.index(pairs)]:.3f}" for pairs in (4, 16, 32, 64))
-        errors = " | ".join(f"{rms(group, method):.1f}" for method in METHODS)
-        same = np.mean([each["same sign"][PAIRS.index(16)] for each in group])
-        lines.append(f"| {family} | {kind} | {len(group)} | {shown} | {same:.0%} | {errors} |")
-    lines.append(f"| all | | {len(known)} | | | " + " | ".join(f"**{rms(known, m):.1f}**" for m in METHODS) + " |")
-    lines += ["", *correlations(known), "", *of_each(known)]
     failed = [each["name"] for each in networks if each not in known]
     if failed:
         lines += ["", f"Did not learn the task, and are left out: {', '.join(failed)}."]
     return "\n".join(lines) + "\n"
+
+
+def table(networks: list[dict[str, Any]]) -> list[str]:
+    """Return the accuracies and errors of every kind of network."""
+    groups = {(each["family"], each["kind"]): None for each in networks}
+    lines = [
+        f"| family | network | seeds | measured at 4, 16, 32, 64 pairs | same sign | {' | '.join(METHODS)} | worst |",
+        "|---|---|---|---|---|" + "---|" * (len(METHODS) + 1),
+    ]
+    for family, kind in groups:
+        group = [each for each in networks if (each["family"], each["kind"]) == (family, kind)]
+        accuracy = np.mean([each["measured"] for each in group], 0)
+        shown = ", ".join(f"{accuracy[PAIRS.index(pairs)]:.3f}" for pairs in (4, 16, 32, 64))
+        same = np.mean([each["same sign"][PAIRS.index(16)] for each in group])
+        lines.append(f"| {family} | {kind} | {len(group)} | {shown} | {same:.0%} | {_errors(group)} |")
+    return [*lines, f"| all | | {len(networks)} | | | {_errors(networks)} |"]
+
+
+def by_family(networks: list[dict[str, Any]]) -> list[str]:
+    """Return the errors of each family, over networks of all kinds."""
+    families = dict.fromkeys(each["family"] for each in networks)
+    lines = [
+        f"| family | networks | {' | '.join(METHODS)} | worst |",
+        "|---|---|" + "---|" * (len(METHODS) + 1),
+    ]
+    for family in families:
+        group = [each for each in networks if each["family"] == family]
+        lines.append(f"| {family} | {len(group)} | {_errors(group)} |")
+    return lines
+
+
+def by_layer(networks: list[dict[str, Any]]) -> list[str]:
+    """Return, for networks of several layers and those that hardly recall, what the answers at four pairs rest on."""
+    lines = [
+        "| network | right at 4 pairs | value of the list | right without the value asked for, by layer |",
+        "|---|---|---|---|",
+    ]
+    for each in networks:
+        if len(each["without"]) > 1 or each["measured"][0] < 0.5:
+            without = ", ".join(f"{accuracy[0]:.3f}" for accuracy in each["without"])
+            lines.append(f"| {each['name']} | {each['measured'][0]:.3f} | {each['listed'][0]:.3f} | {without} |")
+    return lines
+
+
+def _errors(networks: list[dict[str, Any]]) -> str:
+    """Return the rms difference of each method, and that of the network which is predicted worst, as cells."""
+    worst = max((rms([each], "drawn") for each in networks), default=float("nan"))
+    return " | ".join(f"{error:.1f}" for error in (*(rms(networks, method) for method in METHODS), worst))
 
 
 def correlations(networks: list[dict[str, Any]]) -> list[str]:
@@ -194,11 +261,12 @@ def fisher_points(networks: list[dict[str, Any]]) -> dict[str, np.ndarray]:
 
 def of_each(networks: list[dict[str, Any]]) -> list[str]:
     """Return the measured and the predicted accuracy of every network."""
-    lines = [f"| network | | {' | '.join(map(str, PAIRS))} |", "|---|---|" + "---|" * len(PAIRS)]
+    lines = [f"| network | | {' | '.join(map(str, PAIRS))} | rms |", "|---|---|" + "---|" * (len(PAIRS) + 1)]
     for each in networks:
         for label, accuracy in (("measured", each["measured"]), ("drawn", each["predicted"]["drawn"])):
             numbers = " | ".join(f"{number:.3f}" for number in accuracy)
-            lines.append(f"| {each['name'] if label == 'measured' else ''} | {label} | {numbers} |")
+            name, error = (each["name"], "") if label == "measured" else ("", f"{rms([each], 'drawn'):.1f}")
+            lines.append(f"| {name} | {label} | {numbers} | {error} |")
     return lines
 
 

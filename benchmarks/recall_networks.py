@@ -5,7 +5,8 @@
 
 Every network learns to recall 4 to 32 pairs of 128 keys and 64 values. A bare recurrence has one layer and one head of
 12 keys and 24 values, its readout is linear, and each pair is one input. Blocks have the convolution, norms and gate of
-their publication; key and value of a pair are two inputs.
+their publication; key and value of a pair are two inputs. Wide blocks have 64 features and two heads, and learn from
+lists of 1 to 16 pairs: some families do not learn the task otherwise.
 """
 
 from __future__ import annotations
@@ -38,6 +39,24 @@ CONVOLVED = ("mamba2", "deltanet", "gated-deltanet", "kda", "rwkv7")
 """Families whose blocks have a convolution, which combines a key with the value after it in one layer."""
 STACKED = ("retnet", "gla", "mamba2", "deltanet", "gated-deltanet")
 """Families that are trained with two layers."""
+WIDE: dict[str, dict[str, Any]] = {
+    "retnet, 2 wide layers": {"family": "retnet", "depth": 2, "heads": 2, "key_size": 32},
+    "deltanet, wide convolution": {"family": "deltanet", "depth": 1, "heads": 2, "key_size": 24},
+    "gla, 2 wide layers": {"family": "gla", "depth": 2, "heads": 2, "key_size": 24},
+}
+"""Options of the wide blocks, by name."""
+SEEN_TWICE = ("retnet", "mamba2", "gla", "hgrn2", "mlstm", "deltanet", "gated-deltanet")
+"""Families with two bare networks among those on which the form of the prediction was chosen; the others have one."""
+
+
+def is_new(name: str) -> bool:
+    """Return whether a network was not yet seen when the form of the prediction was chosen.
+
+    >>> is_new("gla 1"), is_new("kda 1"), is_new("gla, 2 layers 0"), is_new("gla, 2 wide layers 0")
+    (False, True, False, True)
+    """
+    kind, _, seed = name.rpartition(" ")
+    return int(seed) > int(kind in SEEN_TWICE) or kind in WIDE or kind == "rwkv7, convolution"
 
 
 def configurations(device: str) -> dict[str, ms.RunConfig]:
@@ -51,25 +70,31 @@ def configurations(device: str) -> dict[str, ms.RunConfig]:
                 options = {"family": family, "depth": depth, "heads": 1, **SIZES[family]}
                 name = f"{family}, {'convolution' if depth == 1 else '2 layers'} {seed}"
                 made[name] = _configuration("blocks", options, seed, device, apart=True)
+    for seed in range(2):
+        for name, options in WIDE.items():
+            made[f"{name} {seed}"] = _configuration("blocks", options, seed, device, apart=True, wide=True)
     return made
 
 
-def _configuration(cell: str, options: dict[str, Any], seed: int, device: str, apart: bool = False) -> ms.RunConfig:
-    steps, rate = (3000, 5e-3) if apart else (2000, 1e-2)
+def _configuration(
+    cell: str, options: dict[str, Any], seed: int, device: str, apart: bool = False, wide: bool = False
+) -> ms.RunConfig:
+    steps, rate = (4000, 3e-3) if wide else (3000, 5e-3) if apart else (2000, 1e-2)
+    lists = {"fewest": 1, "most": 16} if wide else {}
     return ms.RunConfig(
         f"recall-{options.get('family', cell)}",
         task="key-value-recall",
-        task_options={"queries": QUERIES, "apart": apart},
+        task_options={"queries": QUERIES, "apart": apart, **lists},
         cell=cell,
         cell_options=options,
-        hidden_size=24,
+        hidden_size=64 if wide else 24,
         learning_rate=rate,
         schedule="cosine",
         clip=1.0,
         steps=steps,
         batch_size=BATCH,
         evaluate_every=steps,
-        checkpoint_every=steps,
+        checkpoint_every=1000 if wide else steps,
         seed=seed,
         device=device,  # type: ignore
         threads=1,

@@ -28,6 +28,13 @@ def test_a_run_on_key_value_recall_has_a_section_on_interference(tmp_path, monke
     assert section.title == "Interference in recall"
     assert section.lead == recall.summary()
     assert "95% intervals over sequences" in section.html
+    # a layer above another takes more passes
+    monkeypatch.setattr(interference, "_affine_layers", lambda run: 2)
+    monkeypatch.setattr(interference, "is_quick", lambda *args, passes: passes == 2)
+    assert inspect_interference(run) is not None
+    monkeypatch.setattr(interference, "DRAWS", 2)
+    monkeypatch.setattr(interference, "is_quick", lambda *args, passes: passes == 4)
+    assert inspect_interference(run) is None
     monkeypatch.setattr(interference, "is_quick", lambda *args, **options: False)
     assert inspect_interference(run) is None
 

@@ -11,8 +11,9 @@ import mnemoscope as ms
 from mnemoscope.cells import Model, affine_layers
 from mnemoscope.cells.affine import AffineCell
 from mnemoscope.cells.affine.parts import Parts
-from mnemoscope.lenses.interference import lens
-from mnemoscope.lenses.interference.exchange import Recalling, carried_writes, values_written
+from mnemoscope.lenses.interference import asked_for, lens
+from mnemoscope.lenses.interference.asked_for import values_written
+from mnemoscope.lenses.interference.exchange import Recalling, carried_writes
 from mnemoscope.lenses.interference.moments import value_moments
 from mnemoscope.lenses.interference.powers import query_powers
 from mnemoscope.lenses.interference.ratio import accuracy_at
@@ -137,55 +138,102 @@ NETWORKS = {
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_a_query_reads_the_value_asked_for_and_all_others(name):
-    """Against the recurrence itself, with the deviations of some values set to 0 in all sequences."""
+    """Against the recurrence itself, with some values set to 0 in all sequences."""
     torch.manual_seed(0)
     model, given = Model(NETWORKS[name](), 6).double(), trials(sequences=4)
     with torch.no_grad():
         [layer] = affine_layers(model, given.inputs)
-        values, micro = layer.parts.values, layer.parts.micro_steps
-        deviations = values - values.mean(1, keepdim=True)
-        recalling = Recalling(model, given, layer, reach=2)
+        values = layer.parts.values
+        recalling = Recalling(model, given, [layer])
         for query in recalling.queries():
-            own = torch.zeros(values.shape[:2], dtype=torch.bool)
-            for sequence, source in enumerate(given.sources[query.step].tolist()):
-                own[source : min(source + 2, query.step), sequence] = source >= 0
-            others = ~own & (torch.arange(len(own)) < query.step).unsqueeze(1)
-            for chosen, part in ((own, query.signal), (others, query.others)):
-                removed = deviations * chosen.view(*chosen.shape, *(1,) * (values.dim() - 2))
-                less = replace(layer, parts=layer.parts._replace(values=values - removed)).reads()[query.step]
-                assert torch.allclose((layer.reads()[query.step] - less).real, part)
+            [read] = query.reads
+            asked_for = torch.arange(len(values)).unsqueeze(1) == given.sources[query.step]
+            others = ~asked_for & (torch.arange(len(values)) < query.step).unsqueeze(1)
+            for chosen, part in ((asked_for, read.signal), (others, read.others)):
+                kept = values * ~chosen.view(*chosen.shape, *(1,) * (values.dim() - 2))
+                less = replace(layer, parts=layer.parts._replace(values=kept))
+                assert torch.allclose((layer.reads() - less.reads())[query.step].real, part)
             # reading more by the removed part, the network answers as the recurrence without it
-            less = replace(layer, parts=layer.parts._replace(values=values - removed))
             expected = model.readout(less.outputs())[query.step].argmax(-1) == given.targets[query.step]
-            right = recalling.right(query, -query.others)
+            right = recalling.right(query, {0: -read.others})
             assert torch.equal(right[query.asked], expected[query.asked].double())
             assert right[~query.asked].isnan().all()
-            assert micro in (1, 2)
 
 
-def test_unchanged_reads_of_any_layer_give_the_answers_of_the_network():
+def two_layers(family="gated-deltanet", **options):
     torch.manual_seed(0)
-    given = trials(task=replace(TASK, apart=True))
-    model = Model(ms.networks.blocks(16, 8, "gated-deltanet", depth=2, heads=1), 6).double()
+    return Model(ms.networks.blocks(16, 8, family, depth=2, heads=1, **options), 6).double()
+
+
+def test_unchanged_reads_of_all_layers_give_the_answers_of_the_network():
+    given, model = trials(task=replace(TASK, apart=True)), two_layers()
     with torch.no_grad():
         answers = (model(given.inputs)[0].argmax(-1) == given.targets).double()
-        for layer in affine_layers(model, given.inputs):
-            recalling = Recalling(model, given, layer, reach=4)
-            for query in recalling.queries():
-                right = recalling.right(query, torch.zeros_like(query.others))
-                assert torch.equal(right[query.asked], answers[query.step, query.asked])
+        recalling = Recalling(model, given, affine_layers(model, given.inputs))
+        for query in recalling.queries():
+            right = recalling.right(
+                query, {which: torch.zeros_like(read.others) for which, read in [*enumerate(query.reads)]}
+            )
+            assert torch.equal(right[query.asked], answers[query.step, query.asked])
 
 
-def test_interference_is_that_of_other_sequences_and_its_gaussian_has_the_same_moments():
-    sequence, crowd = torch.tensor([0, 0, 1, 1, 2]), torch.tensor([1.0, 5.0, 2.0, 4.0, 3.0])
+def test_the_reads_of_two_layers_change_together():
+    """Against states that are changed by hand."""
+    given, model = trials(task=replace(TASK, apart=True)), two_layers("retnet")
+    with torch.no_grad():
+        recalling = Recalling(model, given, affine_layers(model, given.inputs))
+        for query in recalling.queries():
+            changes, state = {}, []
+            for which, (read, old) in enumerate(zip(query.reads, query.state, strict=True)):
+                changes[which] = 30 * read.others
+                along = read.reader.conj() / read.reader.abs().square().sum(-1, keepdim=True)
+                state.append(old._replace(S=old.S + along.unsqueeze(-1) * changes[which].unsqueeze(-2)))
+                assert torch.allclose(
+                    (read.reader.unsqueeze(-2) @ (state[-1].S - old.S)).squeeze(-2).real, changes[which]
+                )
+            outputs, _ = model.cell.step(given.inputs[query.step], tuple(state))
+            expected = model.readout(outputs).argmax(-1) == given.targets[query.step]
+            assert torch.equal(recalling.right(query, changes)[query.asked], expected[query.asked].double())
+
+
+def test_the_part_of_an_input_is_what_the_values_lose_without_it():
+    """In a first layer with a convolution without its projection, and above it with the mean over replacements."""
+    given, model = trials(sequences=6, task=replace(TASK, apart=True)), two_layers()
+    with torch.no_grad():
+        layers = affine_layers(model, given.inputs)
+        step = given.query_steps()[-1]
+        own = asked_for.own_parts(model, given, layers, step)
+        block = model.cell.layers[0]
+        for sequence, source in enumerate(given.sources[step].tolist()):
+            projected = block.core.project(block.norm(block.embed(given.inputs[:step, sequence : sequence + 1])))
+            projected[source] = 0
+            mixed, direct = projected.tensor_split([block.core.convolved], dim=-1)
+            zeros = torch.zeros(1, *block.convolution.weight.shape, dtype=torch.float64)
+            features = torch.cat([block.convolution.run(mixed, zeros)[0], direct], -1)
+            rest = block.core.parts(features).values[:, 0, 0]
+            assert torch.allclose(values_written(layers[0])[sequence, 0, :step] - own[0][sequence, 0], rest)
+            changed = own[0][sequence, 0].abs().sum(-1) > 0
+            assert changed.nonzero().flatten().tolist() == [*range(source, min(source + 4, step))]
+            replaced = given.inputs[:step, [sequence] * 5].clone()
+            replaced[source] = given.inputs[source, [other for other in range(6) if other != sequence]]
+            above = values_written(affine_layers(model, replaced)[1])[:, 0].mean(0)
+            assert torch.allclose(values_written(layers[1])[sequence, 0, :step] - own[1][sequence, 0], above)
+
+
+def test_interference_is_that_of_similar_queries_in_other_sequences_and_its_gaussian_has_the_same_moments():
+    sequence, places = torch.tensor([0, 0, 1, 1, 2]), torch.rand(5, 2).double()
     generator = torch.Generator().manual_seed(0)
-    drawn = torch.stack(
-        [lens._similar_queries(torch.tensor([0, 2, 4]), crowd, sequence, generator) for _ in range(200)]
-    )
+    rows = torch.tensor([0, 2, 4])
+    drawn = torch.stack([lens._similar_queries(rows, places, sequence, generator) for _ in range(200)])
     assert [sorted(set(column.tolist())) for column in drawn.T] == [[2, 3, 4], [0, 1, 4], [0, 1, 2, 3]]
-    many = torch.arange(1000).double()
-    near = lens._similar_queries(torch.arange(300, 700), many, torch.arange(1000), generator)
-    assert 15 < (near - torch.arange(300, 700)).abs().max() <= 30
+    powers, crowd = torch.randperm(400, generator=generator).double(), torch.randperm(400, generator=generator).double()
+    places = torch.stack([lens._ranks(powers), lens._ranks(crowd)], 1)
+    assert torch.equal(places[:, 0], powers)
+    near = lens._similar_queries(torch.arange(100), places, torch.arange(400), generator)
+    for query, other in enumerate(near.tolist()):
+        distances = (places - places[query]).norm(dim=1)
+        assert query != other
+        assert (distances < distances[other]).sum() <= 8  # of 400, the 8 nearest and itself
     directions = torch.randn(7, 2, 3, dtype=torch.float64, generator=generator)
     root = lens._covariance_root(directions)
     moments = torch.stack([torch.outer(row, row) for row in directions[:, 1]]).mean(0)
@@ -200,6 +248,9 @@ def test_the_layer_that_recalls_is_found_and_named():
     assert recall.layers == ("layers.0", "layers.1")
     assert recall.recalling_layer == recall.layers[int(recall.without[0].mean(1).argmin())]
     assert f"asked for in {recall.recalling_layer} is" in recall.summary()
+    shares = recall.without.nanmean(2)[0]
+    assert f"erased in one layer: layers.0 {float(shares[0]):.1%} (" in recall.summary()
+    assert f", layers.1 {float(shares[1]):.1%} (" in recall.summary()
     assert "Recall of 5 pairs, " in recall.summary()
 
 

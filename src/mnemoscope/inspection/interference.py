@@ -7,6 +7,7 @@ from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE
 from mnemoscope.inspection.cost import is_quick
 from mnemoscope.inspection.page import LoadedRun
 from mnemoscope.lenses import RecallInterference, RecallTrials, recall_interference
+from mnemoscope.lenses.interference.asked_for import REPLACEMENTS
 from mnemoscope.lenses.interference.figure import draw_recall_interference
 from mnemoscope.report import Section
 from mnemoscope.report.markup import figure_markup
@@ -21,11 +22,14 @@ SEQUENCES, DRAWS = 48, 4
 def inspect_interference(run: LoadedRun) -> RecallInterference | None:
     """Predict the recall of a run on key-value recall; None for other tasks and networks, or if it takes long."""
     task = run.task
-    if not isinstance(task, KeyValueRecall) or not _is_affine(run):
+    if not isinstance(task, KeyValueRecall) or not (layers := _affine_layers(run)):
         return None
     numbers = sorted({min(max(round(factor * task.most), 1), task.keys) for factor in FACTORS})
     steps = sum(len(task.at(pairs).batch(1, run.config.seed, 0, "test").mask) for pairs in numbers)
     if not is_quick(run.model.cell, steps, SEQUENCES, run.options, passes=2 * DRAWS):
+        return None
+    replaced = SEQUENCES * REPLACEMENTS  # sequences of each query, where a layer is above another
+    if layers > 1 and not is_quick(run.model.cell, steps, replaced, run.options, passes=task.queries):
         return None
     trials = {}
     for pairs in numbers:
@@ -34,10 +38,10 @@ def inspect_interference(run: LoadedRun) -> RecallInterference | None:
     return recall_interference(run.model, trials, draws=DRAWS)
 
 
-def _is_affine(run: LoadedRun) -> bool:
-    """Return whether any layer is affine in its state."""
+def _affine_layers(run: LoadedRun) -> int:
+    """Return the number of layers that are affine in their state."""
     inputs = run.model.encode(run.task.batch(1, run.config.seed, 0, "test").inputs)
-    return bool(run.model.cell.affine_layers(inputs, run.model.cell.initial_state(1)))
+    return len(run.model.cell.affine_layers(inputs, run.model.cell.initial_state(1)))
 
 
 def interference_section(recall: RecallInterference) -> Section:

@@ -13,16 +13,15 @@ from mnemoscope.base.array_types import Float, Inexact, Int
 from mnemoscope.base.progress import show_slow
 from mnemoscope.base.validation import check_whole
 from mnemoscope.cells import Model, Network, affine_layers
-from mnemoscope.cells.affine.layer import AffineLayer
 from mnemoscope.cells.convolution import ShortConvolution
-from mnemoscope.lenses.interference.exchange import Recalling
+from mnemoscope.lenses.interference.exchange import Query, Recalling
 from mnemoscope.lenses.interference.powers import query_powers
 from mnemoscope.lenses.interference.ratio import accuracy_at
 from mnemoscope.lenses.interference.result import RecallInterference
 from mnemoscope.lenses.interference.trials import RecallTrials, checked_trials
 
-NEARBY = 0.025
-"""Half of the window in which queries with a similar number of interfering values are drawn, as a share of them all."""
+NEARBY, FEWEST = 0.02, 8
+"""Queries among which one is drawn, as a share of all, and their least number."""
 
 
 @show_slow("interference")
@@ -40,22 +39,22 @@ def recall_interference(
     Nothing is fitted. A layer that is affine in its memory reads a sum: every stored value times a weight that is known
     exactly. The lens splits what each query reads into the value asked for and the interference of all others. The
     predicted accuracy is the chance that the answer is right if the value asked for meets the interference of a query
-    in another sequence, of about as many terms, scaled to the power that the weights of this query give it. The
-    network answers with its own norms, gates, upper layers and readout.
+    in another sequence, of similar power and of about as many terms, scaled to the power that the weights of this query
+    give it. The network answers with its own norms, gates and readout.
 
     Two cruder predictions are returned as well. `gaussian` replaces the interference by a Gaussian of its covariance.
     `closed_form` knows, of each query, only the ratio of the powers of signal and interference.
 
-    In a network of several layers, the interference is that in the layer that recalls: the one whose answers suffer
-    most if the value asked for is erased there. The other layers keep their reads, so that interference in them is not
-    predicted.
+    In a network of several layers, the interference in all of them is exchanged for that of the same other query: what
+    one layer reads may cancel what another reads. Ratio and powers are those of the layer that recalls, the one whose
+    answers suffer most if the value asked for is erased there.
 
     Args:
         model: a network with affine layers and a readout of classes.
         trials: sequences by the number of pairs that they store.
         draws: number of other queries whose interference each query meets.
-        reach: number of steps, from that of the value on, that hold the value asked for; by default the steps that the
-            short convolutions of the network span, 1 if it has none.
+        reach: number of steps, from that of the value on, that count as the value asked for in the ratio of powers; by
+            default the steps that the short convolutions of the network span, 1 if it has none.
         seed: seed of the draws.
 
     >>> from mnemoscope.cells.affine import GLA
@@ -79,13 +78,10 @@ def recall_interference(
     given = checked_trials(trials)
     generator = torch.Generator().manual_seed(seed)
     layers = {pairs: affine_layers(model, each.inputs) for pairs, each in given.items()}
-    without = torch.stack(
-        [_without(model, each, layers[pairs], spanned) for pairs, each in given.items()]
-    )  # (numbers, layers, sequences)
+    found = [_recall(Recalling(model, each, layers[pairs]), draws, generator) for pairs, each in given.items()]
+    without = torch.stack([each.without for each in found])  # (numbers, layers, sequences)
     which = int(without.nanmean((0, 2)).argmin())
-    recalling = [Recalling(model, each, layers[pairs][which], spanned) for pairs, each in given.items()]
-    found = [_recall(each, draws, generator) for each in recalling]
-    power = [query_powers(each.layer, each.trials, spanned) for each in recalling]
+    power = [query_powers(layers[pairs][which], each, spanned) for pairs, each in given.items()]
     sequences = len(found[0].measured)
     closed = [accuracy_at(of.ratios(), float(of.moments.dimension()), found[0].classes) for of in power]
     return RecallInterference(
@@ -111,6 +107,7 @@ class _Recall(NamedTuple):
     """Recall at one number of pairs."""
 
     classes: int
+    without: Float[Tensor, "layers batch"]
     measured: Float[Tensor, " batch"]
     predicted: Float[Tensor, " batch"]
     gaussian: Float[Tensor, " batch"]
@@ -121,39 +118,58 @@ def _recall(recalling: Recalling, draws: int, generator: torch.Generator) -> _Re
     trials = recalling.trials
     outputs, _ = recalling.model(trials.inputs)
     queries = [*recalling.queries()]
-    pool = torch.cat([query.direction()[query.asked] for query in queries])  # (queries, heads, values)
-    crowd = torch.cat([query.participation[query.asked] for query in queries]).cpu()
+    without = torch.stack([_without(recalling, queries, which) for which in range(len(recalling.layers))])
+    pools = [_pool(queries, which) for which in range(len(recalling.layers))]  # (queries, heads, values) of each layer
+    roots = [_covariance_root(pool) for pool in pools]
+    recalls = int(without.nanmean(1).argmin())
+    powers = torch.cat([query.reads[recalls].power[query.asked].sum((1, 2)) for query in queries]).cpu()
+    crowd = torch.cat([query.reads[recalls].participation[query.asked] for query in queries]).cpu()
+    places = torch.stack([_ranks(powers), _ranks(crowd)], 1)
     sequence = trials.asked.cpu().nonzero()[:, 1]
-    root, answers, first = _covariance_root(pool), [], 0
+    answers, first = [], 0
     for query in queries:
         rows = query.asked.nonzero().flatten()
         mine = torch.arange(first, first + len(rows))
         first += len(rows)
         now = []
         for _ in range(draws):
-            similar = pool[_similar_queries(mine, crowd, sequence, generator).to(pool.device)]
-            noise = torch.randn(similar.shape, generator=generator).to(root)
-            normal = torch.einsum("hef,bhf->bhe", root, noise)
-            for new in (similar, normal):
-                change = torch.zeros_like(query.others)
-                change[rows] = query.power.sqrt()[rows] * new - query.others[rows]
-                now.append(recalling.right(query, change)[rows.cpu()])
+            similar = _similar_queries(mine, places, sequence, generator)
+            drawn = [pool[similar.to(pool.device)] for pool in pools]
+            normal = [_gaussian(root, len(rows), generator) for root in roots]
+            for directions in (drawn, normal):
+                changes = {which: _change(query, which, rows, new) for which, new in enumerate(directions)}
+                now.append(recalling.right(query, changes)[rows.cpu()])
         answers.append(torch.stack([torch.stack(now[kind::2]).mean(0) for kind in (0, 1)]))
     measured = (outputs.argmax(-1) == trials.targets)[trials.asked].double().cpu()
-    drawn, gaussian = torch.cat(answers, 1)
-    return _Recall(outputs.shape[-1], *(_by_sequence(right, trials) for right in (measured, drawn, gaussian)))
+    accuracies = (_by_sequence(right, trials) for right in (measured, *torch.cat(answers, 1)))
+    return _Recall(outputs.shape[-1], without, *accuracies)
 
 
-def _without(
-    model: Model, trials: RecallTrials, layers: Sequence[AffineLayer], reach: int
-) -> Float[Tensor, "layers sequences"]:
+def _change(query: Query, which: int, rows: Tensor, directions: Inexact[Tensor, "asked heads values"]) -> Tensor:
+    """Return by how much a read changes if the interference has other directions, and the power of this query."""
+    read = query.reads[which]
+    change = torch.zeros_like(read.others)
+    change[rows] = read.power.sqrt()[rows] * directions - read.others[rows]
+    return change
+
+
+def _pool(queries: Sequence[Query], which: int) -> Inexact[Tensor, "queries heads values"]:
+    """Return the directions of the interference that all queries meet in one layer."""
+    return torch.cat([query.reads[which].direction()[query.asked] for query in queries])
+
+
+def _without(recalling: Recalling, queries: Sequence[Query], which: int) -> Float[Tensor, " sequences"]:
     """Return the accuracy in each sequence if the value asked for is erased in one layer alone."""
-    accuracies = []
-    for layer in layers:
-        recalling = Recalling(model, trials, layer, reach)
-        right = [recalling.right(query, -query.signal) for query in recalling.queries()]
-        accuracies.append(torch.stack(right).nanmean(0))
-    return torch.stack(accuracies)
+    right = [recalling.right(query, {which: -query.reads[which].signal}) for query in queries]
+    return torch.stack(right).nanmean(0)
+
+
+def _gaussian(
+    root: Inexact[Tensor, "heads values values"], number: int, generator: torch.Generator
+) -> Inexact[Tensor, "number heads values"]:
+    """Draw from a Gaussian whose covariance has this root."""
+    noise = torch.randn(number, *root.shape[:2], generator=generator).to(root)
+    return torch.einsum("hef,bhf->bhe", root, noise)
 
 
 def _covariance_root(directions: Inexact[Tensor, "queries heads values"]) -> Inexact[Tensor, "heads values values"]:
@@ -180,23 +196,26 @@ def _queries_of_sequences(
 
 def _similar_queries(
     mine: Int[Tensor, " asked"],
-    crowd: Float[Tensor, " queries"],
+    places: Float[Tensor, "queries 2"],
     sequence: Int[Tensor, " queries"],
     generator: torch.Generator,
 ) -> Int[Tensor, " asked"]:
-    """Draw, for each of some queries, one of another sequence whose interference has about as many terms.
+    """Draw, for each of some queries, one of those nearest to it among the queries of other sequences.
 
-    A sum of many values is nearly Gaussian, and one of a few is not: it often is another stored value. The queries are
-    ordered by the effective number of terms, and drawn within a window of this order, which widens until one is found.
+    Places are the ranks of the power of the interference and of the effective number of its terms. Strong interference
+    differs from weak in more than its size, as it comes from values that are written strongly. A sum of many values is
+    nearly Gaussian, and one of a few is not: it often is another stored value.
     """
-    order = crowd.argsort()
-    place = torch.empty_like(order).scatter_(0, order, torch.arange(len(order)))
-    width, drawn = max(4.0, NEARBY * len(order)), mine.clone()
-    while (same := sequence[drawn] == sequence[mine]).any():
-        offset = ((2 * torch.rand(int(same.sum()), generator=generator) - 1) * width).round().long()
-        drawn[same] = order[(place[mine[same]] + offset) % len(order)]
-        width *= 1.1
-    return drawn
+    same = sequence[mine].unsqueeze(1) == sequence
+    number = max(FEWEST, round(NEARBY * len(places)))
+    nearest = torch.cdist(places[mine], places).masked_fill(same, torch.inf).argsort(1)
+    among = (~same).sum(1).clamp_max(number)
+    which = (torch.rand(len(mine), generator=generator) * among).long()
+    return nearest.gather(1, which.unsqueeze(1)).squeeze(1)
+
+
+def _ranks(values: Float[Tensor, " queries"]) -> Float[Tensor, " queries"]:
+    return values.argsort().argsort().double()
 
 
 def _spanned(model: Model) -> int:

@@ -27,7 +27,7 @@ class RecallInterference(Result):
     measured: Float[Tensor, "numbers sequences"]
     """Share of right answers of the network in each sequence."""
     predicted: Float[Tensor, "numbers sequences"]
-    """Predicted share, with the interference that queries of other sequences meet."""
+    """Predicted share, with the interference that similar queries of other sequences meet."""
     gaussian: Float[Tensor, "numbers sequences"]
     """Predicted share, with a Gaussian interference of the same covariance."""
     closed_form: Float[Tensor, "numbers sequences"]
@@ -155,6 +155,7 @@ class RecallInterference(Result):
             else f"more than the scatter between sequences explains at {_count(beyond, len(self.pairs))}"
         )
         where = f" in {self.recalling_layer}" if len(self.layers) > 1 else ""
+        erased = self._erased() if len(self.layers) > 1 else ""
         ratio, same = float(self.median_ratio[-1]), float(self.same_sign[-1])
         ratios, shares = (
             bootstrap_interval(values[-1:].movedim(1, 0), statistic)  # of the largest number of pairs alone
@@ -166,8 +167,18 @@ class RecallInterference(Result):
             f"{sequences} sequences, with 95% intervals over these. The rms difference is {100 * self.rms:.1f} points"
             f"{_points(self.rms_interval())}, {chance}. At {most}, the power of the value asked for{where} is "
             f"{_with_interval(ratio, ratios, '.2g')} times that of all others together, in the median "
-            f"query{sign * isfinite(same)}."
+            f"query{sign * isfinite(same)}.{erased}"
         )
+
+    def _erased(self) -> str:
+        """Return how many answers are right without the value asked for in each layer, at the fewest pairs."""
+        means, (low, high) = self.without.nanmean(2)[0].tolist(), self.without_interval()
+        texts = [
+            f"{name} {_with_interval(mean, (low[0, which], high[0, which]), '.1%')}"
+            for which, (name, mean) in enumerate(zip(self.layers, means, strict=True))
+        ]
+        pairs = f"{self.pairs[0]} pair{'s' * (self.pairs[0] > 1)}"
+        return f" Right answers to {pairs} if the value asked for is erased in one layer: {', '.join(texts)}."
 
 
 def _median(ratios: Float[Tensor, "sequences numbers queries"]) -> Float[Tensor, " numbers"]:
