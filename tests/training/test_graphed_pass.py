@@ -8,12 +8,14 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import mnemoscope as ms
+from mnemoscope import registry
 from mnemoscope.config.run_config import RunConfig
 from mnemoscope.training import load_model
 from mnemoscope.training.backward_pass import BackwardPass
 from mnemoscope.training.bptt import backpropagate
 from mnemoscope.training.build import build_model, build_task
 from mnemoscope.training.graphed_pass import GraphedPass, _relative_difference, training_stream
+from tests.slow import slow
 
 CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA")
 COPY = RunConfig(
@@ -103,6 +105,25 @@ def test_graphs_give_the_weights_of_a_run_without_them(tmp_path, changes):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         graphed = weights(config, tmp_path / "graphs")
+    assert_same(graphed, weights(replace(config, cuda_graphs=False), tmp_path / "plain"))
+
+
+@CUDA
+@pytest.mark.parametrize("cell", slow(*registry.cells.entries))
+def test_graphs_change_no_weight_of_any_cell(tmp_path, cell):
+    is_matrix = cell == "matntm" or cell.startswith("matrix-")
+    config = replace(
+        COPY,
+        task="copy",
+        task_options={"delay": 4, "symbols": 3},
+        cell=cell,
+        cell_options={},
+        hidden_size=4 if is_matrix else 16,
+        steps=8,
+        evaluate_every=8,
+        checkpoint_every=8,
+    )
+    graphed = weights(config, tmp_path / "graphs")
     assert_same(graphed, weights(replace(config, cuda_graphs=False), tmp_path / "plain"))
 
 
