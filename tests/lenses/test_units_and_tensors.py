@@ -181,7 +181,7 @@ def test_tasks_are_the_values_of_a_condition_and_silent_units_are_left_out(tmp_p
             ms.task_variance({"a": recording}, **given)
 
 
-@pytest.mark.parametrize("name", ["multi_task_clusters"])
+@pytest.mark.parametrize("name", ["multi_task_clusters", "multi_task_clusters_longer"])
 def test_the_page_has_the_measured_clusters(name):
     root = Path(__file__).parents[2]
     rows = json.loads((root / f"benchmarks/results/{name}.json").read_text())["rows"]

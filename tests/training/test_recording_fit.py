@@ -229,3 +229,20 @@ def test_the_page_has_the_measured_fits_to_spikes():
          f"{left}, {right}", saddle]
         for row, (left, right, saddle) in zip(rows, errors, strict=True)
     ]  # fmt: skip
+
+
+def test_the_page_has_the_measured_sweep_of_fits_to_spikes():
+    root = Path(__file__).parents[2]
+    rows = json.loads((root / "benchmarks/results/recorded_spikes_sweep.json").read_text())["rows"]
+    shown = (root / "docs/populations.md").read_text().partition("<!-- sweep -->")[2].partition("<!-- end -->")[0]
+    lines = [line.strip("| ").split(" | ") for line in shown.strip().splitlines()[2:]]
+    assert sum(int(line[5]) for line in lines) == len(rows)
+    for design, units, components, trials, rate, *counts in lines:
+        case = (design, units, None if components == "all" else int(components), int(trials), float(rate))
+        found = [
+            [error is not None and error < 5 for error in row["errors"]]
+            for row in rows
+            if case == tuple(row[key] for key in ("design", "units", "components", "trials", "rate"))
+        ]
+        stable = sum(first and second for first, second, _ in found)
+        assert counts == [str(len(found)), str(stable), str(sum(saddle for *_, saddle in found))]
