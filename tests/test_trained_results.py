@@ -48,14 +48,23 @@ def test_the_numbers_of_the_low_rank_decision_are_those_of_the_benchmark():
 
 def test_the_numbers_of_the_low_rank_context_are_those_of_the_benchmark():
     text = " ".join((ROOT / "docs" / "low-rank.md").read_text().split())
-    first = results("low_rank_context")["rows"][0]
-    one, two, four = (median for _, median, _ in first["accuracy of resampled networks"].values())
-    assert f"the accuracy is {first['accuracy']:.3f}." in text
-    assert f"(at most {max(map(abs, first['overlaps of n with inputs'])):.3f})" in text
-    assert f"median accuracies of {one:.3f}, {two:.3f} and {four:.3f}" in text
-    for context in first["by context"].values():
-        assert context["fixed points agree"]
-        assert context["fixed points of the mean field"] == ["stable", "stable", "unstable"]
+    rows = results("low_rank_context")["rows"]
+    assert "the accuracies are {:.3f}, {:.3f} and {:.3f}.".format(*(each["accuracy"] for each in rows)) in text
+    contexts = [each for row in rows for each in row["by context"].values()]
+    assert all(each["fixed points agree"] for each in contexts)
+    assert sum(each["fixed points of the mean field"] == ["stable"] for each in contexts) == 5
+
+
+def test_the_scores_of_recipes_and_of_working_memory_are_those_of_the_benchmark():
+    text = (ROOT / "docs" / "low-rank.md").read_text()
+    text = text[text.index("## Populations of the decision by context") :]
+    rows = results("low_rank_recipes")["rows"]
+    for name in {each["recipe"] for each in rows}:
+        drawn = [each["populations"]["2"] for each in rows if each["recipe"] == name]
+        line = next(line for line in text.splitlines() if line.startswith(f"| {name} |"))
+        assert f"| {', '.join(f'{each:.3f}' for each in drawn)} |" in line
+    trained = [each["accuracy"] for each in results("low_rank_memory")["rows"]]
+    assert f"| rank 2 | {', '.join(f'{each:.3f}' for each in trained)} |" in text
 
 
 def test_the_accuracies_of_the_twenty_tasks_are_those_of_the_benchmark():

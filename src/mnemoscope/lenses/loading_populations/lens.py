@@ -36,8 +36,8 @@ def measure_resampling(
     If networks drawn from one population solve the task, the covariances of its vectors explain the computation; if
     only those from several do, the populations have a part in it (Dubreuil et al. 2022). There are two controls. Each
     vector is shuffled over the units, which keeps the values of each and destroys their covariances. And whole units
-    are drawn from those of the model with replacement: if the task is lost even then, it depends on the particular
-    units, and no distribution that is fitted to them can be expected to explain it.
+    are drawn from those of the model with replacement, which keeps their distribution: if the task is lost even then,
+    the scatter of such a draw is enough to lose it.
 
     Args:
         model: a `LeakyRNN` with a `LowRank` matrix and a linear readout.

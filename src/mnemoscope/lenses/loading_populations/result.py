@@ -88,8 +88,8 @@ class Resampling(Result):
         if self.needed is None:
             return (
                 f"{scores} None of the mixtures keeps {SURVIVES:.0%}. Neither do the units: {units} "
-                f"{self.kept_by_units:.0%}. The task depends on the particular {self.units} units, so that they do not "
-                f"show from which distribution a network that solves it can be drawn."
+                f"{self.kept_by_units:.0%}. The scatter of such a draw is enough to lose the task, so that populations "
+                f"are neither found nor refuted."
             )
         plural = "s explain" if self.needed > 1 else " explains"
         return (
