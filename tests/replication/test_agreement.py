@@ -40,6 +40,7 @@ def test_the_mean_is_compared_with_a_printed_mean_and_each_network_with_a_count(
     each = replace(mean, agreement=exactly(8))
     assert str(each.judge([8, 7])) == "matches in 1 of 2"
     assert each.compare("points", [8], "8").standard_error is None
+    assert each.compare("points", [8, inf], "8, inf").standard_error is None
 
 
 def test_a_range_that_holds_chance_is_not_compared():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from math import sqrt
+from math import isfinite, sqrt
 from statistics import mean, stdev
 from typing import Literal
 
@@ -162,8 +162,10 @@ class Row:
 
     @property
     def standard_error(self) -> float | None:
-        """Standard error of the mean over the networks; None for a single one."""
-        return stdev(self.measured) / sqrt(len(self.measured)) if len(self.measured) > 1 else None
+        """Standard error of the mean over the networks; None for a single one, or if a value is not finite."""
+        if len(self.measured) < 2 or not all(map(isfinite, self.measured)):
+            return None
+        return stdev(self.measured) / sqrt(len(self.measured))
 
 
 def unpublished(quantity: str, ours: str, remark: str = "") -> Row:
