@@ -251,6 +251,10 @@ def test_the_layer_that_recalls_is_found_and_named():
     shares = recall.without.nanmean(2)[0]
     assert f"erased in one layer: layers.0 {float(shares[0]):.1%} (" in recall.summary()
     assert f", layers.1 {float(shares[1]):.1%} (" in recall.summary()
+    assert recall.opposing_layers == ()
+    cancelled = replace(recall, without=torch.stack([recall.without[:, 0], recall.measured + 0.5], 1))
+    assert cancelled.opposing_layers == ("layers.1",)
+    assert cancelled.summary().endswith("Layers cancel each other (layers.1): the prediction is not reliable.")
     assert "Recall of 5 pairs, " in recall.summary()
 
 

@@ -60,6 +60,16 @@ class RecallInterference(Result):
         return self.layers[int(self.without.nanmean((0, 2)).argmin())]
 
     @property
+    def opposing_layers(self) -> tuple[str, ...]:
+        """Names of the layers without whose part of the value asked for more answers are right, at the fewest pairs.
+
+        Such a layer cancels what another reads, and the prediction depends on how exactly it does: do not rely on it.
+        A layer counts if the 95% interval of the difference, by a bootstrap over sequences, is above 0.
+        """
+        low, _ = bootstrap_interval((self.without[0] - self.measured[0]).T)
+        return tuple(name for name, edge in zip(self.layers, low.tolist(), strict=True) if edge > 0)
+
+    @property
     def errors(self) -> Float[Tensor, " numbers"]:
         """Predicted minus measured accuracy at each number of pairs."""
         return (self.predicted - self.measured).mean(1)
@@ -178,7 +188,9 @@ class RecallInterference(Result):
             for which, (name, mean) in enumerate(zip(self.layers, means, strict=True))
         ]
         pairs = f"{self.pairs[0]} pair{'s' * (self.pairs[0] > 1)}"
-        return f" Right answers to {pairs} if the value asked for is erased in one layer: {', '.join(texts)}."
+        text = f" Right answers to {pairs} if the value asked for is erased in one layer: {', '.join(texts)}."
+        names = ", ".join(self.opposing_layers)
+        return text + f" Layers cancel each other ({names}): the prediction is not reliable." * bool(names)
 
 
 def _median(ratios: Float[Tensor, "sequences numbers queries"]) -> Float[Tensor, " numbers"]:
