@@ -63,3 +63,14 @@ def test_the_vectors_of_a_low_rank_network_start_from_one_population_or_from_sev
     assert networks.low_rank(1, 5).loadings().table().unique().numel() == 15
     with pytest.raises(ValueError, match="populations must be a whole number"):
         networks.low_rank(1, 10, populations=0)
+
+
+@pytest.mark.parametrize("factory", [networks.memrnn, networks.relrnn])
+def test_the_matrix_of_an_attentive_network_can_stay_orthogonal(factory):
+    cell = factory(3, 6, nonlinearity="modrelu", scale=0.5, orthogonal=True)
+    outputs, _ = ms.scan(cell, torch.randn(5, 2, 3))
+    outputs.square().sum().backward()
+    torch.optim.SGD(cell.parameters(), lr=0.1).step()
+    V = cell.cell.connectivity()
+    assert torch.allclose(V @ V.mT, torch.eye(6), atol=1e-6)
+    assert factory(3, 6).cell.connectivity.unconstrained

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TypedDict, Unpack
 
 from mnemoscope.cells import GRU, LSTM, Elman
-from mnemoscope.connectivity import Dense
+from mnemoscope.connectivity import Dense, Exponential
 from mnemoscope.memory.attention import Attentive, FullHistory, RelevanceScreen, SparseBacktracking
 
 
@@ -26,13 +26,19 @@ class AttentionOptions(AlignmentOptions, total=False):
 
 
 def memrnn(
-    input_size: int, hidden_size: int, nonlinearity: str = "tanh", **options: Unpack[AttentionOptions]
+    input_size: int,
+    hidden_size: int,
+    nonlinearity: str = "tanh",
+    orthogonal: bool = False,
+    **options: Unpack[AttentionOptions],
 ) -> Attentive:
     """Return a MemRNN: an Elman network that attends to all of its past states (Kerg, section 4.4).
 
-    Its recurrent matrix starts as rotations of pairs of units (Henaff et al. 2016).
+    Its recurrent matrix starts as rotations of pairs of units (Henaff et al. 2016). If `orthogonal`, it stays
+    orthogonal, as in expRNN: with modReLU, which has no upper limit, a matrix that stretches lets states and gradients
+    grow at every step, until training diverges.
     """
-    return Attentive(_orthogonal(input_size, hidden_size, nonlinearity), FullHistory(), **options)
+    return Attentive(_elman(input_size, hidden_size, nonlinearity, orthogonal), FullHistory(), **options)
 
 
 def memlstm(
@@ -52,6 +58,7 @@ def relrnn(
     relevant: int = 10,
     nonlinearity: str = "tanh",
     score: str = "published",
+    orthogonal: bool = False,
     **options: Unpack[AttentionOptions],
 ) -> Attentive:
     """Return a RelRNN: an Elman network that attends to its newest and its most relevant states (Kerg et al. 2020).
@@ -60,7 +67,7 @@ def relrnn(
     `memrnn`. The published sizes are 10 newest and 10 relevant states.
     """
     past = RelevanceScreen(short_term, relevant, score)
-    return Attentive(_orthogonal(input_size, hidden_size, nonlinearity), past, **options)
+    return Attentive(_elman(input_size, hidden_size, nonlinearity, orthogonal), past, **options)
 
 
 def rellstm(
@@ -117,5 +124,6 @@ def sab(
     return Attentive(LSTM(input_size, hidden_size), past, **options)
 
 
-def _orthogonal(input_size: int, hidden_size: int, nonlinearity: str) -> Elman:
-    return Elman(input_size, hidden_size, nonlinearity, Dense(hidden_size, "henaff"))
+def _elman(input_size: int, hidden_size: int, nonlinearity: str, orthogonal: bool) -> Elman:
+    matrix = Exponential(hidden_size, init="henaff") if orthogonal else Dense(hidden_size, "henaff")
+    return Elman(input_size, hidden_size, nonlinearity, matrix)
