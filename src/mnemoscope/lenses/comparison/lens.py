@@ -105,6 +105,8 @@ def compare(
     systems = list(systems)
     if len(systems) < 2:
         raise ValueError(f"A comparison needs two systems or more, but {len(systems)} was given.")
+    if method not in SCORES:
+        raise ValueError(f"method must be one of {', '.join(SCORES)}, but is {method!r}.")
     scored = score or SCORES[method][0]
     kind = null or NULLS[method]
     _check(method, scored, kind, interval, starts, draws, ridge)
