@@ -66,7 +66,7 @@ def succeeded(row: dict[str, Any]) -> bool:
 
 
 def main() -> None:
-    """Train all networks in processes of their own, and count those that succeed."""
+    """Train all networks in separate processes, and count those that succeed."""
     parser = option_parser(__doc__)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--seeds", type=int, nargs="+", default=list(range(11, 21)))

@@ -20,7 +20,7 @@ from mnemoscope.kernels.tape_types import Start
 from mnemoscope.kernels.triton_parts import nonlinear
 
 LARGEST = 2**24
-"""Multiplications of a product from which on a library is faster."""
+"""Smallest number of multiplications at which a library is faster."""
 _BLOCK = 512
 """Largest number of terms that a program adds at a time."""
 _COLUMNS = 16

@@ -253,7 +253,7 @@ def _flat(sketch: Float[Tensor, "heads directions values columns"]) -> Float[Ten
 
 
 def _repeated(x: Tensor, number: int) -> Tensor:
-    """Return so many copies of the steps of x, one after the other."""
+    """Return this number of copies of the steps of x, in sequence."""
     return x.repeat(number, *(1,) * (x.dim() - 1))
 
 
