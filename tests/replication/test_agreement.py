@@ -49,11 +49,12 @@ def test_a_range_that_holds_chance_is_not_compared():
     assert (judgement.verdict, judgement.obstacle) == ("not compared", "agreement is also reached by chance")
     assert "0.5" in judgement.reason
     assert replace(claim, chance=0.4).judge([0.503]).verdict == "matches"
+    assert replace(claim, better="higher").judge([0.7]).verdict == "better"  # a guess is no reason to hide it
 
 
 def test_a_difference_must_exceed_two_standard_errors_of_the_seeds():
     clear = measure_difference([[0.90, 0.91, 0.92]], [[0.80, 0.81, 0.79]])
-    assert clear.judge(0.01).verdict == "matches"
+    assert (str(clear), clear.judge(0.01).verdict) == ("+11.0 ± 0.8", "matches")
     assert measure_difference([[0.80, 0.81, 0.79]], [[0.90, 0.91, 0.92]]).judge(0.01).verdict == "differs"
     noisy = measure_difference([[0.95, 0.75, 0.90]], [[0.80, 0.85, 0.78]])
     assert (noisy.judge(0.01).verdict, noisy.judge(0.01).obstacle) == ("not compared", "the seeds do not decide it")

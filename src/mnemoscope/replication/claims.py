@@ -101,10 +101,10 @@ class Claim:
             return not_compared(Obstacle.NO_NUMBER)
         if not measured:
             return not_compared(Obstacle.NOT_MEASURED)
-        if self.chance is not None and self.chance in self.agreement:
-            return not_compared(Obstacle.CHANCE, f"a guess, {self.chance:.3g}, is in the range {self.agreement}")
         values = [mean(measured)] if self.agreement.of_mean else measured
         count = sum(value in self.agreement for value in values)
+        if count and self.chance is not None and self.chance in self.agreement:
+            return not_compared(Obstacle.CHANCE, f"a guess, {self.chance:.3g}, is in the range {self.agreement}")
         if count == len(values):
             return Judgement(Verdict.MATCHES)
         if count:

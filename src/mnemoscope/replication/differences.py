@@ -33,6 +33,10 @@ class Difference:
         """Highest difference that other seeds may give."""
         return inf if self.error is None else self.gain + self.reach * self.error
 
+    def __str__(self) -> str:
+        """The difference and its standard error in points."""
+        return f"{100 * self.gain:+.1f}" + ("" if self.error is None else f" ± {100 * self.error:.1f}")
+
     def judge(self, least: float) -> Judgement:
         """Judge the claim that the first side is better, or no worse.
 

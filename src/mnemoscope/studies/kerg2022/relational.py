@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -135,9 +136,18 @@ class RelationalStudy(LearningStudy):
         return [*rows, *self.contrast_rows(results)]
 
     def with_explanation(self, row: Row, trials: Sequence[Finished], values: Sequence[float], key: str) -> Row:
-        """Return the row with the reason why it differs, if the runs show one."""
+        """Return the row with the reason why it differs, if the runs show one.
+
+        An accuracy is not compared if the published one and ours are both near a guess.
+        """
         claim = row.claim
-        if claim is None or row.verdict not in (Verdict.DIFFERS, Verdict.WORSE) or row.judgement.reason:
+        if claim is None or not row.verdict.compared:
+            return row
+        best = max(claim.mean or 0.0, mean(values)) if isinstance(claim, Reported) else inf
+        if claim.chance is not None and best < claim.chance + reasons.LEARNED:
+            reason = f"neither is much above chance, {percent(claim.chance)}"
+            return replace(row, judgement=not_compared(Obstacle.CHANCE, reason))
+        if row.verdict not in (Verdict.DIFFERS, Verdict.WORSE) or row.judgement.reason:
             return row
         assert claim.agreement is not None
         published = claim.mean if isinstance(claim, Reported) and claim.mean is not None else claim.agreement.low
@@ -167,18 +177,22 @@ class RelationalStudy(LearningStudy):
         for contrast in self.contrasts:
             if (measured := self.measure_contrast(results, contrast)) is None:
                 continue
-            ours = f"{100 * measured.gain:+.1f} points: {percent(measured.first)} against {percent(measured.second)}"
-            if len(measured.gains) > 1:
-                ours += (
-                    f" ({', '.join(f'{network} {100 * each.gain:+.1f}' for network, each in measured.gains.items())})"
-                )
+            gains = measured.gains
+            gain = str(next(iter(gains.values()))) if len(gains) == 1 else f"{100 * measured.gain:+.1f}"
+            ours = f"{gain} points: {percent(measured.first)} against {percent(measured.second)}"
+            if len(gains) > 1:
+                ours += f" ({', '.join(f'{network} {each}' for network, each in gains.items())})"
             seeds = Counter(run.trial.subject for run in measured.runs)
+            fewest, most = min(seeds.values()), max(seeds.values())
+            if most > 1:
+                ours += f"; {most} seeds" if fewest == most else f"; {fewest} to {most} seeds"
             missing = [subject.network for subject in (*contrast.first, *contrast.second) if subject not in seeds]
             ours += f"; without {', '.join(missing)}" if missing else ""
             single = dict.fromkeys(subject.network for subject, number in seeds.items() if number == 1)
             ours += f"; one seed of {' and '.join(single)}" if single else ""
-            row = self.compare(measured.runs, contrast, [each.gain for each in measured.gains.values()], ours)
-            rows.append(self.judge_contrast(row, contrast, measured))
+            row = self.compare(measured.runs, contrast, [each.gain for each in gains.values()], ours)
+            # A difference belongs to no network: the row counts none, and `ours` has the seeds and standard errors.
+            rows.append(replace(self.judge_contrast(row, contrast, measured), measured=()))
         return rows
 
     def judge_contrast(self, row: Row, contrast: Contrast, measured: ContrastResult) -> Row:
@@ -218,7 +232,7 @@ class RelationalStudy(LearningStudy):
         ]
         first, second = (mean(side.values()) for side in means)
         ours, theirs = ([[run.result[self.main_test] for run in runs[subject]] for subject in side] for side in sides)
-        tested_together = len(self.contrasts)
+        tested_together = sum(len(each.first) if each.paired else 1 for each in self.contrasts)
         gains = {"": measure_difference(ours, theirs, tested_together)}
         if contrast.paired:
             gains = {
@@ -258,8 +272,12 @@ def judge_pairs(gains: Mapping[str, Difference], least: float) -> Judgement:
     }
     matching = by_verdict[Verdict.MATCHES]
     if matching and len(matching) < len(judgements):
-        others = [network for network in judgements if network not in matching]
-        return Judgement(Verdict.IN_PART, f"not so for {' and '.join(others)}", (len(matching), len(judgements)))
+        parts = {
+            "not so for": by_verdict[Verdict.DIFFERS],
+            "the seeds do not decide it for": by_verdict[Verdict.NOT_COMPARED],
+        }
+        reason = "; ".join(f"{words} {' and '.join(names)}" for words, names in parts.items() if names)
+        return Judgement(Verdict.IN_PART, reason, (len(matching), len(judgements)))
     if by_verdict[Verdict.DIFFERS]:
         return Judgement(Verdict.DIFFERS)
     return next(iter(judgements.values()))

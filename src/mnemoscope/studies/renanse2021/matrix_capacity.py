@@ -56,7 +56,14 @@ class MatrixCapacity(ComputedStudy):
         Claim(about("normal"), "published formulas", "below 1", PAPER("Theorem 2, Fig 2 C-E"), BELOW_1),
         Claim(about("normal"), "exact", "below 1", PAPER("Corollary 2.1"), BELOW_1, reason=KRONECKER),
         Claim(about("normal"), "exact, corrected", "1", Source("mnemoscope", KRONECKER), ONE),
-        Claim(EVERYTHING, "normal vector networks", "1", PAPER("Fig 2 C; also Ganguli et al. 2008"), ONE),
+        Claim(
+            EVERYTHING,
+            "normal vector networks",
+            "1",
+            PAPER("Fig 2 C; also Ganguli et al. 2008"),
+            ONE,
+            by_construction=True,
+        ),
         Claim(
             about("general"),
             "best total / N^2",
