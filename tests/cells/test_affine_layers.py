@@ -54,6 +54,8 @@ def test_other_layers_are_passed_through():
     slstm = Stack([ms.cells.Block(ms.cells.SLSTM(3, 3), 3), GRU(3, 4)])
     with pytest.raises(TypeError, match="no layer that is affine"):
         affine_layers(slstm, torch.randn(5, 2, 3))
+    with pytest.raises(ValueError, match="at least one sequence, but the batch is empty"):
+        affine_layers(stack, torch.randn(5, 0, 3))
 
 
 def test_a_model_encodes_its_inputs_and_padding_changes_nothing():

@@ -331,6 +331,15 @@ def test_wrong_trials_are_refused():
         ms.recall_interference(model, {5: trials()._replace(sources=torch.full((8, 12), 7))})
     with pytest.raises(TypeError, match="but a PlainAttention was given"):
         ms.recall_interference(model.cell, {5: trials()})
+    with pytest.raises(ValueError, match="has 6 classes, numbered from 0, but targets from 9 to 9 are due"):
+        ms.recall_interference(model, {5: trials()._replace(targets=torch.full((8, 12), 9))})
+
+
+def test_trials_are_time_first_for_every_model():
+    model = attention(torch.randn(10, 4, generator=torch.Generator().manual_seed(0)), TASK)
+    predicted = ms.recall_interference(model, {5: trials()}, draws=1).predicted
+    model.cell.batch_first = True
+    assert torch.equal(ms.recall_interference(model, {5: trials()}, draws=1).predicted, predicted)
 
 
 def test_the_figure_shows_measured_and_predicted_recall(tmp_path):

@@ -280,6 +280,15 @@ def test_a_cell_the_name_of_a_group_and_other_methods_are_refused():
         _check_kinds(model, PAIR, "moment")
 
 
+def test_letters_are_numbers_for_an_embedding():
+    model, _ = small_model("cell")
+    embedding = nn.Embedding(3, 3, _weight=torch.eye(3))
+    embedded = Model(model.cell, 6, encode=embedding)
+    assert torch.equal(WordReader(embedded, PAIR).tokens, WordReader(model, PAIR).tokens)
+    with pytest.raises(ValueError, match="embeds 3 tokens, but a word problem with 6 letters has 7"):
+        WordReader(embedded, named_group("S3"))
+
+
 def test_forgetting_is_not_called_correction():
     torch.manual_seed(0)
     forgetful = ms.state_tracking(Model(GRU(3, 2), 2), named_group("Z2"), length=30, words=50)

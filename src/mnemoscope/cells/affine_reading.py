@@ -47,6 +47,8 @@ def affine_layers(
     """
     cell = network.cell if isinstance(network, Model) else as_cell(network, state)
     given = read_inputs(inputs, batch_first=cell.batch_first, lengths=lengths)
+    if not given.xs.shape[1]:
+        raise ValueError("Exact lenses need at least one sequence, but the batch is empty.")
     xs = without_masked(given.xs, given.mask)
     if isinstance(network, Model):
         xs = network.encode(xs)

@@ -72,6 +72,7 @@ def recall_interference(
             f"Recall is read from the classes of a Model, which has a readout, but a {type(model).__name__} was given: "
             f"pass Model(cell, output_size) with the trained readout."
         )
+    model = model.time_first()  # as the trials are
     check_whole(1, draws=draws)
     spanned = _spanned(model) if reach is None else reach
     check_whole(1, reach=spanned)
@@ -117,6 +118,7 @@ def _recall(recalling: Recalling, draws: int, generator: torch.Generator) -> _Re
     """Measure the accuracy, and that with the interference of other queries, and with a Gaussian one."""
     trials = recalling.trials
     outputs, _ = recalling.model(trials.inputs)
+    _check_classes(trials, outputs.shape[-1])
     queries = [*recalling.queries()]
     without = torch.stack([_without(recalling, queries, which) for which in range(len(recalling.layers))])
     pools = [_pool(queries, which) for which in range(len(recalling.layers))]  # (queries, heads, values) of each layer
@@ -143,6 +145,16 @@ def _recall(recalling: Recalling, draws: int, generator: torch.Generator) -> _Re
     measured = (outputs.argmax(-1) == trials.targets)[trials.asked].double().cpu()
     accuracies = (_by_sequence(right, trials) for right in (measured, *torch.cat(answers, 1)))
     return _Recall(outputs.shape[-1], without, *accuracies)
+
+
+def _check_classes(trials: RecallTrials, classes: int) -> None:
+    """Raise if an answer that is due is no class of the network."""
+    due = trials.targets[trials.asked]
+    if due.min() < 0 or due.max() >= classes:
+        raise ValueError(
+            f"The network has {classes} classes, numbered from 0, but targets from {int(due.min())} to "
+            f"{int(due.max())} are due: pass a Model whose readout has a class for each value."
+        )
 
 
 def _change(query: Query, which: int, rows: Tensor, directions: Inexact[Tensor, "asked heads values"]) -> Tensor:

@@ -63,8 +63,8 @@ def state_tracking(
     `components` Gaussians, and `samples` of them pass through the network's readout.
 
     Args:
-        model: a network with a readout to the elements of the group, one class for each. Its inputs are one-hot: the
-            letters in the order of `group.letters`, and the start of a word.
+        model: a network with a readout to the elements of the group, one class for each. Its inputs are one-hot, or
+            numbers for an embedding: the letters in the order of `group.letters`, and the start of a word.
         group: the group and its letters.
         probabilities: probability of each letter; equal by default. Letters of a word are independent.
         tokens: the inputs of the letters, and of the start in the last row, if they are not one-hot.

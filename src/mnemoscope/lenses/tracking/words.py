@@ -41,14 +41,17 @@ class WordReader:
         self.model = model.time_first()
         self.cell: Cell = self.model.cell.frozen(torch.float64, torch.device("cpu"))
         self.readout = _frozen(self.model.readout)
-        tokens = torch.eye(self.letters + 1) if tokens is None else torch.as_tensor(tokens)
+        encode = _frozen(self.model.encode)
+        if tokens is None:
+            tokens = _inputs_of(encode, self.letters + 1)
+        tokens = torch.as_tensor(tokens).detach()
         if len(tokens) != self.letters + 1:
             raise ValueError(
                 f"tokens has a row for each of the {self.letters} letters of the group, and a last one for the start "
                 f"of a word, so {self.letters + 1}, but has {len(tokens)}."
             )
         with torch.no_grad():
-            self.tokens = _frozen(self.model.encode)(tokens.detach().to(torch.float64))  # (letters + 1, features)
+            self.tokens = encode(tokens.double() if tokens.is_floating_point() else tokens)  # (letters + 1, features)
         if self.cell.input_size not in (None, self.tokens.shape[1]):
             raise ValueError(
                 f"The network takes {self.cell.input_size} inputs, but a word problem with {self.letters} letters has "
@@ -176,6 +179,18 @@ def _convolution(cell: Cell) -> int:
     """Return the width of the short convolution of a first layer; 0 if it has none."""
     first = cell.layers[0] if isinstance(cell, Stack) else cell
     return first.convolution.weight.shape[1] if isinstance(first, Block) and first.convolution is not None else 0
+
+
+def _inputs_of(encode: torch.nn.Module, number: int) -> Tensor:
+    """Return the inputs of the letters and of the start: their numbers for an embedding, and one-hot otherwise."""
+    if not isinstance(encode, torch.nn.Embedding):
+        return torch.eye(number)
+    if encode.num_embeddings != number:
+        raise ValueError(
+            f"The network embeds {encode.num_embeddings} tokens, but a word problem with {number - 1} letters has "
+            f"{number}: one for each letter, and the last for the start. Pass the group of the task."
+        )
+    return torch.arange(number)
 
 
 def _frozen(module: torch.nn.Module) -> torch.nn.Module:
