@@ -341,11 +341,10 @@ def clusters(rates: np.ndarray, references: int, with_fixation: bool = False) ->
     activity = activity.masked_fill(((time < begin) | (time >= trials.lengths)).unsqueeze(2), torch.nan)
     recording = ms.Recording(activity, trials.table)
     found = ms.task_variance(recording, by="rule", most_clusters=30, references=references, noiseless=True)
-    assert found.scores is not None
-    assert found.clusters is not None
-    return {
-        "active": int(found.active.sum()),
-        "number": found.number,
+    facts = {"finite": bool(np.isfinite(rates).all()), "active": int(found.active.sum()), "number": found.number}
+    if found.scores is None or found.clusters is None:  # silent units, or weights that diverged
+        return facts | {"silhouettes": [], "fine": None, "without_clusters": None, "probability": None}
+    return facts | {
         "sizes": torch.bincount(found.clusters[found.active]).tolist(),
         "silhouettes": [round(float(score), 3) for score in found.scores],
         "fine": _fine(found),
@@ -455,11 +454,11 @@ def main() -> None:
     for row in content["rows"]:
         last = [*row["after"].values()][-1]
         for found in (*row["after"].values(), row["with_fixation"]):
-            found["silhouette"] = max(found["silhouettes"])
-            del found["variance"]  # a number for each unit and task: megabytes
+            found["silhouette"] = max(found["silhouettes"], default=None)
+            found.pop("variance", None)  # a number for each unit and task: megabytes
             if found is not last:
                 del found["silhouettes"]
-                del found["sizes"]
+                found.pop("sizes", None)
     write_json(folder(options.keep) / f"{options.name}.json", **content)
 
 

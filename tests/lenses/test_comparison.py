@@ -399,6 +399,9 @@ def test_networks_with_other_fixed_points_differ_and_those_with_the_same_do_not(
     one = replace(found, null=None)
     assert one.verdict(0, 1) == "different"
     assert "no other order" in one.summary()
+    single = ms.compare([gain(0.5, 1), gain(0.4, 1)], method="topology")  # surrogates are one of these two points
+    assert single.verdict(0, 1) == "different"
+    assert "surrogates of these fixed points often equal them" in single.summary()
 
 
 def test_null_distributions_of_fixed_points_redraw_points_or_exchange_inputs():

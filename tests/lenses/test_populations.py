@@ -1,5 +1,6 @@
 """Lenses on populations: principal and demixed components, rotations, on planted data and against slow references."""
 
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -116,6 +117,8 @@ def test_the_dimension_is_corrected_for_noise_where_there_are_enough_trials():
     table = noisy.table
     pure = ms.principal_components(ms.Recording(normal(3, len(table), 4, seed=3), table))
     assert pure.signal_share < 0.2
+    weak = replace(pca, interval=None)  # as where the trials without one of their groups share no variance
+    assert "no interval: trials share too little variance" in weak.summary()
 
 
 def test_noise_alone_has_no_dimension_and_units_that_trials_lack_none_that_is_corrected():

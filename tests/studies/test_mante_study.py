@@ -6,7 +6,7 @@ import torch
 import mnemoscope as ms
 from mnemoscope.replication import Verdict
 from mnemoscope.replication.study import Finished, Trial
-from mnemoscope.studies.mante2013.selection import STUDY, analyse
+from mnemoscope.studies.mante2013.selection import STUDY, _cosine, _mean, _measured, analyse
 from mnemoscope.tasks import ContextDecision
 from tests.slow import representatives
 
@@ -54,3 +54,13 @@ def test_a_network_without_a_line_fails():
     found = verdicts(analyse(forgets, TASK))
     assert found["line of slow points"] is Verdict.DIFFERS
     assert found["slowest time constant over the stimulus"] is Verdict.DIFFERS
+
+
+@pytest.mark.parametrize("cosines", [(0.9, None), (None, 0.9)])
+def test_a_number_is_unknown_if_that_of_one_context_is(cosines):
+    result = {"contexts": {name: {"cosine with choice": each} for name, each in zip("ab", cosines, strict=True)}}
+    assert _measured("line along the choice axis", result) != _measured("line along the choice axis", result)  # NaN
+    rotating, known = torch.full((3, 2), torch.nan), torch.ones(3, 2)
+    assert _cosine(_mean(rotating), _mean(known)) is None
+    assert _cosine(_mean(known), _mean(known)) == pytest.approx(1)
+    assert _measured("lines of both contexts parallel", {"contexts": {}, "parallel": None}) != 1

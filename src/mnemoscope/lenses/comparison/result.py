@@ -114,7 +114,7 @@ class Comparison(Result):
         - "same": more similar than surrogates, and no further apart than halves of one system;
         - "related": more similar than surrogates, and yet different;
         - "unrelated": different, and no more similar than surrogates;
-        - "similar" or "different": only this was tested, with surrogates enough, and is shown;
+        - "similar" or "different": only this could be tested, with surrogates enough, and is shown;
         - "undecided": neither is shown.
         """
         similar, overlap = self.p_similar, self.overlap
@@ -122,8 +122,19 @@ class Comparison(Result):
         differ = self._differ(first, second)
         if alike:
             return "similar" if overlap is None else "related" if differ else "same"
-        tested = self.null is not None and len(self.null) >= FEWEST  # fewer can show no similarity
-        return "undecided" if not differ else "unrelated" if tested else "different"
+        return "undecided" if not differ else "unrelated" if self.can_show_similarity(first, second) else "different"
+
+    def can_show_similarity(self, first: int, second: int) -> bool:
+        """Return whether surrogates are enough, and would be further apart than two equal systems.
+
+        Where networks have few fixed points, surrogates that are drawn from them often equal the network itself.
+        """
+        if self.null is None or len(self.null) < FEWEST:
+            return False
+        if self.method != "topology" or self.within is None:
+            return True
+        equal = self.null[:, first, second] <= self.within[:, [first, second]].max()
+        return (1 + int(equal.sum())) / (1 + len(self.null)) <= LEVEL
 
     def _differ(self, first: int, second: int) -> bool:
         if self.within is None or self.between is None:
@@ -222,6 +233,8 @@ def _sentences_on_verdicts(result: Comparison) -> Iterator[str]:
         yield f"There are too few {halves} to divide into halves, so that no difference is shown."
     if 0 < draws < FEWEST:
         yield f"{draws} draws are too few for a share of {LEVEL}: draw {FEWEST} or more."
+    elif draws and not all(result.can_show_similarity(*pair) for pair in combinations(range(len(result)), 2)):
+        yield "Of some pairs no similarity could be shown: surrogates of these fixed points often equal them."
     counts = Counter(result.verdicts.values())
     parts_of_one = "two searches" if result.method == "topology" else "halves"
     meanings = {

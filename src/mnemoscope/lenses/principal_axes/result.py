@@ -9,6 +9,7 @@ from torch import Tensor
 
 from mnemoscope.base.array_types import Float
 from mnemoscope.base.plurals import pluralise
+from mnemoscope.lenses.principal_axes.signal import PARTS
 from mnemoscope.lenses.result import Result
 
 
@@ -41,7 +42,7 @@ class PrincipalComponents(Result):
     signal_dimension: float | None = None
     """Participation ratio of the signal, without the noise of single trials."""
     interval: tuple[float, ...] | None = None
-    """95% interval of `signal_dimension` over trials (jackknife); None with fewer than eight trials."""
+    """95% interval of `signal_dimension` over trials (jackknife); None with too few trials or too little signal."""
     step: float | None = None
     """Duration of a step in milliseconds."""
     steps: tuple[int, ...] = ()
@@ -80,7 +81,9 @@ class PrincipalComponents(Result):
         """Return the text with the dimension of the signal, or with the reason why it is not known."""
         if self.signal_dimension is not None:
             if self.interval is None:
-                interval = "no interval: fewer than 8 trials of a combination"
+                few = f"fewer than {2 * PARTS} trials of a combination"
+                reason = few if self.fewest < 2 * PARTS else "trials share too little variance"
+                interval = f"no interval: {reason}"
             else:
                 interval = f"95% interval over trials {self.interval[0]:.3g} to {self.interval[1]:.3g}"
             return (

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -168,7 +169,7 @@ REMARKS = {
 
 
 def _measured(quantity: str, result: Mapping[str, Any]) -> float:
-    """Return one number for a network: that of the context which agrees less with the claim."""
+    """Return one number for a network: that of the context which agrees less with the claim, NaN if one is unknown."""
     contexts = list(result["contexts"].values())
 
     def of(name: str) -> list[float]:
@@ -176,22 +177,22 @@ def _measured(quantity: str, result: Mapping[str, Any]) -> float:
 
     match quantity:
         case "slowest time constant over the stimulus":
-            return min(of("slowest over stimulus"))
+            return float(np.min(of("slowest over stimulus")))
         case "slow points with one slow mode":
-            return min(of("share with one slow mode"))
+            return float(np.min(of("share with one slow mode")))
         case "line of slow points":
             return sum(each["shape"] == "line" for each in contexts) / len(contexts)
         case "line along the choice axis":
-            return min(of("cosine with choice"))
+            return float(np.min(of("cosine with choice")))
         case "lines of both contexts parallel":
-            return result["parallel"]
+            return float("nan") if result["parallel"] is None else result["parallel"]
         case "relevant over irrelevant input, kept":
-            return min(of("kept"))
+            return float(np.min(of("kept")))
         case "relevant over irrelevant input, at once":
             first, second = of("at once")
             return (first * second) ** 0.5
         case "irrelevant evidence left after the stimulus":
-            return max(of("irrelevant left"))
+            return float(np.max(of("irrelevant left")))
     raise LookupError(f"No measurement is called {quantity!r}.")
 
 
@@ -236,13 +237,15 @@ def _effects(states: Tensor, part: Recording) -> Tensor:
 
 
 def _mean(vectors: Tensor) -> Tensor:
-    """Return the mean of those vectors that are known, of unit length."""
+    """Return the mean of those vectors that are known, of unit length; NaN where none is."""
     mean = vectors[~vectors.isnan().any(1)].sum(0)
-    return mean / mean.norm().clamp_min(1e-300)
+    return mean / mean.norm()
 
 
-def _cosine(first: Tensor, second: Tensor) -> float:
-    return _short(first @ second)
+def _cosine(first: Tensor, second: Tensor) -> float | None:
+    """Return the cosine of two means; None where the slowest mode rotates at all points of a context."""
+    cosine = first @ second
+    return None if bool(cosine.isnan()) else _short(cosine)
 
 
 def _picture(part: Recording, linear: Linearisation, task: ContextDecision, choice: Tensor) -> dict[str, Any]:
