@@ -1,6 +1,7 @@
 """Training steps as CUDA graphs."""
 
 import warnings
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
@@ -14,7 +15,10 @@ from mnemoscope.training import load_model
 from mnemoscope.training.backward_pass import BackwardPass
 from mnemoscope.training.bptt import backpropagate
 from mnemoscope.training.build import build_model, build_task
+from mnemoscope.training.checkpoint import Counters
 from mnemoscope.training.graphed_pass import GraphedPass, _relative_difference, training_stream
+from mnemoscope.training.interruption import Interruption
+from mnemoscope.training.process_group import ProcessGroup
 from tests.slow import slow
 
 CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA")
@@ -71,6 +75,19 @@ def test_the_relative_difference_is_infinite_where_a_gradient_is_missing_or_not_
     assert _relative_difference([ones, None], [1.5 * ones, None]) == 0.5
     assert _relative_difference([0 * ones], [ones]) == 2.0
     assert _relative_difference([ones], [None]) == _relative_difference([ones], [torch.nan * ones]) == torch.inf
+
+
+def test_asking_for_graphs_where_there_are_none_warns_with_the_reason(monkeypatch):
+    monkeypatch.setattr("mnemoscope.training.backward_pass.seeded", lambda *parts, device: nullcontext())
+    relational = RunConfig("graphs", task="same-different", cell="corelnet", batch_size=2, cuda_graphs=True)
+    task = build_task(relational)
+    model = build_model(relational, task)
+    group, counters, stop = ProcessGroup(), Counters(), Interruption()
+    with pytest.warns(UserWarning, match="they need device = cuda"):
+        BackwardPass(model, relational, group, counters, stop)
+    run = BackwardPass(model, replace(relational, device="cuda"), group, counters, stop)
+    with pytest.warns(UserWarning, match="not one tensor"):
+        run(task, task.batch(2, 0, 0), None, False)
 
 
 def test_on_a_cpu_no_stream_is_entered():

@@ -10,7 +10,7 @@ from mnemoscope.config.run_config import RunConfig
 from mnemoscope.tasks import Batch, Task
 from mnemoscope.training.bptt import BatchLoss, backpropagate, cut_windows, penalised_modules
 from mnemoscope.training.checkpoint import Counters
-from mnemoscope.training.graphed_pass import GraphedPass
+from mnemoscope.training.graphed_pass import GraphedPass, warn_without_graphs
 from mnemoscope.training.interruption import Interruption
 from mnemoscope.training.process_group import GradientSums, ProcessGroup, clear_unused_gradients
 from mnemoscope.training.seeding import seeded
@@ -33,7 +33,10 @@ class BackwardPass:
         self._shard = None if group.world_size == 1 else group.shard(config.batch_size)
         self._sums: GradientSums | None = None
         graphed = config.device == "cuda" and config.cuda_graphs is not False
-        self._graphed = GraphedPass(model, self._penalised, warn=config.cuda_graphs is True) if graphed else None
+        self._asked = config.cuda_graphs is True
+        self._graphed = GraphedPass(model, self._penalised, warn=self._asked) if graphed else None
+        if self._asked and not graphed:
+            warn_without_graphs("they need device = cuda")
 
     def __call__(self, task: Task, batch: Batch, state: State | None, scored: bool) -> BatchLoss:
         """Return the loss of a batch, and put its gradient into the parameters.
@@ -41,10 +44,14 @@ class BackwardPass:
         Until `wait`, the gradient of a parameter that no process used is 0 instead of None.
         """
         config = self._config
+        if self._graphed is not None and not isinstance(batch.inputs, Tensor):
+            self._graphed = None
+            if self._asked:
+                warn_without_graphs("the inputs of this task are not one tensor")
         # another process must not draw the same numbers for its sequences
         seed = ("step", config.seed, self._counters.step, *((self._group.rank,) if self._group.rank else ()))
         with seeded(*seed, device=config.device):
-            if self._graphed is not None and isinstance(batch.inputs, Tensor):
+            if self._graphed is not None:
                 windows = cut_windows(batch, config.truncate, self._shard)
                 result = self._graphed(task, windows, state, scored=scored)
             else:

@@ -146,11 +146,16 @@ class GraphedPass:
         self.refusal = reason
         self._recordings.clear()
         if self._warn:
-            warnings.warn(
-                f"The steps of this run are not replayed as CUDA graphs: {reason}. The numbers are the same, but the "
-                f"steps take longer. Change this part of the network, or omit cuda_graphs to avoid this warning.",
-                stacklevel=2,
-            )
+            warn_without_graphs(reason)
+
+
+def warn_without_graphs(reason: str) -> None:
+    """Warn that the steps run without CUDA graphs, which were asked for."""
+    warnings.warn(
+        f"The steps of this run are not replayed as CUDA graphs: {reason}. The numbers are the same, but the steps "
+        f"take longer. Change this, or omit cuda_graphs to avoid this warning.",
+        stacklevel=2,
+    )
 
 
 class _Recording:

@@ -165,7 +165,7 @@ class _Process:
     def receive(self) -> Any:
         try:
             return pickle.load(self._answers)
-        except EOFError:
+        except (EOFError, pickle.UnpicklingError):  # the second, if it ended in the middle of an answer
             raise self._lost() from None
 
     def _lost(self) -> RuntimeError:
