@@ -128,7 +128,8 @@ def add_past_inputs(
     """Add what a network with affine layers keeps of its inputs."""
     influence = find_past_inputs(network, inputs, options, lengths=lengths, labels=labels)
     if influence is None:
-        reason = f"Not computed, since {len(inputs):,} steps of this network take long. {HOW_TO_MEASURE}"
+        long = f"Not computed, since {len(inputs):,} steps of this network take long."
+        reason = f"{long} Pass shorter sequences, or a shorter text. {HOW_TO_MEASURE}"
         found.explain("What it keeps of its inputs", reason)
         return
     found.influence = influence
