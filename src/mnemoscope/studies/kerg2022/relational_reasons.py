@@ -41,7 +41,8 @@ def explain_difference(
     if mean(accuracies) < agreement.low <= mean(accuracies) + lost:
         return f"drift; at its best it had {100 * lost:.1f} points more"
     if matching:
-        return f"seeds vary; {matching} of {len(accuracies)} {'is' if matching == 1 else 'are'} within the range"
+        within = f"{matching} of {len(accuracies)} {'is' if matching == 1 else 'are'} within the range"
+        return f"cause unknown; seeds vary; {within}"
     return "cause unknown; one seed" if len(accuracies) == 1 else ""
 
 
