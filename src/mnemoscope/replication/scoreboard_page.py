@@ -24,8 +24,9 @@ MARKS = ("<!-- scoreboard -->", "<!-- end of scoreboard -->")
 LEAD = (
     "Each line has one published number or statement, the range of measured values that agree with it, and the "
     "measurement of the preset nearest to it. The networks are those within the range, of all that were measured, with "
-    "the standard error of their mean. The page of a study says how each range was chosen. Where the conditions differ "
-    "from the published ones, nothing is compared. A command links to its measurements."
+    "the standard error of their mean. The page of a study says how each range was chosen, and which settings of a "
+    "training differ. Networks on another task, or that have not solved it in a shorter training, are not compared. A "
+    "command links to its measurements."
 )
 _ABOUT = {
     "karuvally2023": "Variables in the weights of recurrent networks, and the episodic memory behind them.",
