@@ -296,7 +296,7 @@ def draw(networks: list[dict[str, Any]]) -> Any:
         )
     for name, (colour, marker) in styles.items():
         axes.flat[5].plot([], [], marker, color=colour, markersize=4, label=name)
-    axes.flat[5].legend(frameon=False, fontsize=6)
+    figure.legend(loc="outside lower center", ncols=len(styles), frameon=False, fontsize=7)
     for place in axes.flat:
         style_axes(place, LIGHT, 8)
     return figure

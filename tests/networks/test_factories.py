@@ -65,6 +65,11 @@ def test_the_vectors_of_a_low_rank_network_start_from_one_population_or_from_sev
         networks.low_rank(1, 10, populations=0)
 
 
+def test_a_low_rank_network_has_no_more_populations_than_units():
+    with pytest.raises(ValueError, match="pass fewer populations"):
+        networks.low_rank(3, 32, populations=40)
+
+
 @pytest.mark.parametrize("factory", [networks.memrnn, networks.relrnn])
 def test_the_matrix_of_an_attentive_network_can_stay_orthogonal(factory):
     cell = factory(3, 6, nonlinearity="modrelu", scale=0.5, orthogonal=True)

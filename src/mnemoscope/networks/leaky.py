@@ -38,6 +38,8 @@ def low_rank(
     LowRank(100, rank=2)
     """
     check_whole(1, populations=populations)
+    if populations > hidden_size:
+        raise ValueError(f"{hidden_size} units cannot have {populations} populations: pass fewer populations.")
     matrix = connectivity.LowRank(hidden_size, rank, gain, overlap)
     cell = LeakyRNN(input_size, hidden_size, nonlinearity, matrix, leak, form, bias, input_scale)
     if populations > 1:
