@@ -76,6 +76,7 @@ NOTHING = "knowing nothing: all zeros 10, all ones 15"
 """Wrong bits of constant answers, for 5x5 matrices with four random rows (errata 6)."""
 
 
+@SLOW
 @pytest.mark.usefixtures("undrawn")
 def test_wrong_bits_are_compared_with_constant_answers(tmp_path, capsys):
     words = ["train", "--task", "matrix-copy", "--cell", "lstm", *TINY, "--root", str(tmp_path)]

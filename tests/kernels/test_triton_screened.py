@@ -56,7 +56,7 @@ def assert_near(found, expected, bound=2e-5):
 
 
 @pytest.mark.parametrize("additive", [True, *slow(False)])
-@pytest.mark.parametrize("options", [*slow("tanh", "logistic"), "modrelu", *slow("lstm"), "one and one"])
+@pytest.mark.parametrize("options", [*slow("tanh", "logistic", "modrelu", "lstm"), "one and one"])
 def test_the_kernels_equal_the_cpu_steps(options, additive):
     options = HOWS[options]
     us, start, weights = problem(options, additive)

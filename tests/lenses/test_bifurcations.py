@@ -161,6 +161,7 @@ def test_hysteresis_has_two_folds_even_without_a_snapshot_between(at):
     assert diagram.index_sum.tolist() == [1] * len(at)
 
 
+@SLOW
 def test_a_pair_between_two_snapshots_is_missed_and_the_summary_warns():
     def bubble(h, mu):
         """There are two points near h = 0 for |mu| < 0.1, and always one near 2."""
@@ -502,8 +503,8 @@ def test_folds_at_one_parameter_but_different_states_are_two_events():
 @pytest.mark.parametrize(
     ("bias", "tolerance", "name"),
     [
-        (1e-8, 1e-4, "pitchfork"),
         (1e-2, 1e-2, "saddle-node"),
+        pytest.param(1e-8, 1e-4, "pitchfork", marks=SLOW),
         pytest.param(1e-5, 1e-2, "pitchfork", marks=SLOW),
         pytest.param(1e-5, 1e-4, "saddle-node", marks=SLOW),
         *(pytest.param(bias, 1e-4, "pitchfork", marks=SLOW) for bias in (1e-7, 1e-9, 1e-10)),
@@ -546,6 +547,7 @@ def test_arclength_steps_find_the_partner_of_a_fold_and_pass_a_bend():
     assert float(there.state) == pytest.approx(sqrt(3 * 3e-4), rel=1e-2)
 
 
+@SLOW
 def test_two_crossings_between_snapshots_are_found_if_branches_end_there():
     """Two pairs end at the origin, which loses its stability at 0.3 and regains it at 0.6; 0 and 1 do not show it."""
 

@@ -36,7 +36,6 @@ def test_a_study_has_presets_claims_and_distinct_trials(name):
 
 
 @representatives(
-    "flipflop-evolution",
     "copy-table",
     "transfer-copy",
     "minigrid",
@@ -44,7 +43,6 @@ def test_a_study_has_presets_claims_and_distinct_trials(name):
     "gradient-norms",
     "learned-schur",
     "ntm-copy",
-    "binding-table",
 )
 @pytest.mark.parametrize("name", [entry.name for entry in registry.studies])
 def test_the_smoke_preset_runs_and_resumes(name, tmp_path, monkeypatch):
