@@ -145,8 +145,8 @@ class Row:
     remark: str = ""
     claim: Claim | None = None
     """Claim that the measurement was compared with, if any."""
-    measured: tuple[float, ...] = ()
-    """Measured values, one per network."""
+    measured: tuple[float, ...] = field(default=(), compare=False)
+    """Measured values, one per network; NaN where one is unknown, which equals nothing, so they are not compared."""
 
     @property
     def verdict(self) -> Verdict:

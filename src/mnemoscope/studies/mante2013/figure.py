@@ -51,11 +51,12 @@ def _draw_context(axes: Any, picture: Mapping[str, Any], context: int) -> None:
     for number, shade in enumerate(shades):
         axes.plot(*paths[:, number].T, color=shade, linewidth=1.4, marker=".", markersize=3)
     axes.plot(*points.T, "x", color=COLOUR["ink"], markersize=4, label="slow points")
-    vector = torch.tensor(picture["selection"])[shown]
-    vector = (0.35 * (points[:, 0].max() - points[:, 0].min()) * vector / vector.norm()).numpy()
-    arrow = {"arrowstyle": "->", "color": COLOUR["saddle-2"], "linewidth": 1.8}
-    axes.annotate("", vector, (0, 0), arrowprops=arrow)
-    axes.plot([], [], color=COLOUR["saddle-2"], label="selection vector")
+    if picture["selection"] is not None:  # None: the slowest mode rotates at all points
+        vector = torch.tensor(picture["selection"])[shown]
+        vector = (0.35 * (points[:, 0].max() - points[:, 0].min()) * vector / vector.norm()).numpy()
+        arrow = {"arrowstyle": "->", "color": COLOUR["saddle-2"], "linewidth": 1.8}
+        axes.annotate("", vector, (0, 0), arrowprops=arrow)
+        axes.plot([], [], color=COLOUR["saddle-2"], label="selection vector")
     add_legend(axes, "lower right")
 
 

@@ -260,11 +260,12 @@ def _picture(part: Recording, linear: Linearisation, task: ContextDecision, choi
     centre = linear.points.mean(0)
     context = int(part.table["context"].values[0])
     means = part.average(task.stimulus_names[context])
+    selection = _mean(linear.left) @ frame
     return {
         "coherences": means.table[task.stimulus_names[context]].values.tolist(),
         "paths": _rounded((means.activity.to(frame) - centre) @ frame),
         "points": _rounded((linear.points - centre) @ frame),
-        "selection": _rounded(_mean(linear.left) @ frame),
+        "selection": None if bool(selection.isnan().any()) else _rounded(selection),
     }
 
 
