@@ -6,7 +6,7 @@ lengths.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil, prod
 
 from mnemoscope.drawing.axes import new_figure
@@ -53,7 +53,7 @@ class PopulationFindings:
     demixed: DemixedComponents | None = None
     variance: TaskVariance | None = None
     """How much each unit varies in each task, if the run has several tasks."""
-    units: UnitFindings = UnitFindings()  # noqa: RUF009 (frozen)
+    units: UnitFindings = field(default_factory=UnitFindings)
     """Selectivity, rotations and tensor components, if the run has one task."""
     note: str = ""
     """Why nothing was measured."""
