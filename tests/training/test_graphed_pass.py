@@ -1,7 +1,6 @@
 """Training steps as CUDA graphs."""
 
 import warnings
-from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
@@ -11,6 +10,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import mnemoscope as ms
 from mnemoscope import registry
 from mnemoscope.config.run_config import RunConfig
+from mnemoscope.networks.relational import relational_model
+from mnemoscope.relational.network import EncodedObjects
+from mnemoscope.tasks.relational import SameDifferent
 from mnemoscope.training import load_model
 from mnemoscope.training.backward_pass import BackwardPass
 from mnemoscope.training.bptt import backpropagate
@@ -19,7 +21,7 @@ from mnemoscope.training.checkpoint import Counters
 from mnemoscope.training.graphed_pass import GraphedPass, _relative_difference, training_stream
 from mnemoscope.training.interruption import Interruption
 from mnemoscope.training.process_group import ProcessGroup
-from tests.slow import slow
+from tests.slow import representatives, slow
 
 CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA")
 COPY = RunConfig(
@@ -41,6 +43,19 @@ COPY = RunConfig(
     device="cuda",
 )
 """Lengths 1 to 3, so that there are three graphs."""
+
+RELATIONAL = RunConfig(
+    "graphs",
+    task="same-different",
+    task_options={"m": 97},
+    cell="corelnet",
+    steps=12,
+    batch_size=8,
+    evaluate_every=12,
+    checkpoint_every=12,
+    device="cuda",
+)
+"""Problems with three shapes, whose images are padded to four."""
 
 
 class HostTensors(TorchDispatchMode):
@@ -77,17 +92,39 @@ def test_the_relative_difference_is_infinite_where_a_gradient_is_missing_or_not_
     assert _relative_difference([ones], [None]) == _relative_difference([ones], [torch.nan * ones]) == torch.inf
 
 
-def test_asking_for_graphs_where_there_are_none_warns_with_the_reason(monkeypatch):
-    monkeypatch.setattr("mnemoscope.training.backward_pass.seeded", lambda *parts, device: nullcontext())
+@pytest.mark.parametrize("name", registry.networks.entries)
+@representatives("corelnet-l1", "corelnet-t-sensory", "corelnet-mix", "esbn", "ntm")
+def test_the_pass_of_a_relational_network_neither_waits_for_a_gpu_nor_copies_to_it(name):
+    task = SameDifferent()
+    network, scenes = relational_model(name, task), task.batch(4, 0, 0).padded()
+    with HostTensors() as found:
+        features = network.encoder(scenes.images)
+        features = features if network.sparse is None else network.sparse(features)
+        encoded = EncodedObjects(features, scenes.objects, network.norm)
+        network.answer(encoded).sum().backward()
+    assert found.names == []
+
+
+def test_appended_images_change_neither_loss_nor_gradient():
+    config = replace(RELATIONAL, device="cpu")
+    task = build_task(config)
+    batch, gradients, losses = task.batch(8, 0, 0), [], []
+    for inputs in (batch.inputs, batch.inputs.padded()):
+        model = build_model(config, task)
+        losses.append(backpropagate(model, task, batch._replace(inputs=inputs), None).loss)
+        gradients.append([parameter.grad for parameter in model.parameters()])
+    assert len(batch.inputs.images) == 3 < len(batch.inputs.padded().images) == 4
+    torch.testing.assert_close(losses[1], losses[0])
+    torch.testing.assert_close(gradients[1], gradients[0])
+
+
+def test_asking_for_graphs_where_there_are_none_warns_with_the_reason():
     relational = RunConfig("graphs", task="same-different", cell="corelnet", batch_size=2, cuda_graphs=True)
     task = build_task(relational)
     model = build_model(relational, task)
     group, counters, stop = ProcessGroup(), Counters(), Interruption()
     with pytest.warns(UserWarning, match="they need device = cuda"):
         BackwardPass(model, relational, group, counters, stop)
-    run = BackwardPass(model, replace(relational, device="cuda"), group, counters, stop)
-    with pytest.warns(UserWarning, match="not one tensor"):
-        run(task, task.batch(2, 0, 0), None, False)
 
 
 def test_on_a_cpu_no_stream_is_entered():
@@ -141,6 +178,16 @@ def test_graphs_change_no_weight_of_any_cell(tmp_path, cell):
         checkpoint_every=8,
     )
     graphed = weights(config, tmp_path / "graphs")
+    assert_same(graphed, weights(replace(config, cuda_graphs=False), tmp_path / "plain"))
+
+
+@CUDA
+@pytest.mark.parametrize("network", slow(*registry.networks.entries))
+def test_graphs_change_no_weight_of_any_relational_network(tmp_path, network):
+    config = replace(RELATIONAL, cell=network, cuda_graphs=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        graphed = weights(config, tmp_path / "graphs")
     assert_same(graphed, weights(replace(config, cuda_graphs=False), tmp_path / "plain"))
 
 

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, TypedDict, runtime_check
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
 from mnemoscope.base.array_types import Float, Int
 from mnemoscope.base.validation import check_whole
@@ -35,6 +36,19 @@ class Scenes(NamedTuple):
 
     def to(self, device: torch.device | str) -> Scenes:
         return Scenes(*(part.to(device) for part in self))
+
+    def padded(self) -> Scenes:
+        """Return the scenes with black images appended, up to a power of two; no object refers to them.
+
+        Batches then have few different shapes, so that a GPU can replay what it has recorded for one of them.
+
+        >>> scenes = Scenes(torch.ones(5, 3, 8, 8), torch.tensor([[0, 4]]), torch.tensor([1]))
+        >>> scenes.padded().images.flatten(1).amax(1).tolist()
+        [1.0, 1.0, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0]
+        """
+        number = len(self.images)
+        more = 2 ** (number - 1).bit_length() - number
+        return self._replace(images=pad(self.images, (0, 0, 0, 0, 0, 0, 0, more)))
 
     def part(self, which: slice) -> Scenes:
         """Return the problems `which`, with the images that occur in them."""
@@ -157,7 +171,8 @@ class RelationalModel(nn.Module):
                 "Images are floats and objects whole numbers (torch.int64 or int32), but they are of "
                 f"{images.dtype} and {objects.dtype}."
             )
-        if objects.numel() and not 0 <= int(objects.min()) <= int(objects.max()) < len(images):
+        # on a GPU the comparison would wait for its result, and torch itself stops there at such a number
+        if not objects.is_cuda and objects.numel() and not 0 <= int(objects.min()) <= int(objects.max()) < len(images):
             raise ValueError(
                 f"Objects are numbers of images, 0 to {len(images) - 1}, but there are some from "
                 f"{int(objects.min())} to {int(objects.max())}."

@@ -44,10 +44,8 @@ class BackwardPass:
         Until `wait`, the gradient of a parameter that no process used is 0 instead of None.
         """
         config = self._config
-        if self._graphed is not None and not isinstance(batch.inputs, Tensor):
-            self._graphed = None
-            if self._asked:
-                warn_without_graphs("the inputs of this task are not one tensor")
+        if config.device == "cuda" and not isinstance(batch.inputs, Tensor):
+            batch = batch._replace(inputs=batch.inputs.padded())
         # another process must not draw the same numbers for its sequences
         seed = ("step", config.seed, self._counters.step, *((self._group.rank,) if self._group.rank else ()))
         with seeded(*seed, device=config.device):

@@ -23,7 +23,7 @@ from torch import Tensor
 from mnemoscope.base.array_types import Float
 from mnemoscope.cells import Model
 from mnemoscope.cells.state import State, leaves, map_state
-from mnemoscope.tasks import Batch, Task
+from mnemoscope.tasks import Task
 from mnemoscope.training.bptt import (
     BatchLoss,
     HasPenalty,
@@ -176,7 +176,7 @@ class _Recording:
         self._task = task  # its address is part of the shape, so that it must stay alive
         self._windows = [
             window._replace(
-                batch=Batch(*(part.to(device, copy=True) for part in window.batch)),
+                batch=map_state(lambda part: part.to(device, copy=True), window.batch),
                 share=torch.tensor(window.share, dtype=torch.float64, device=device),
             )
             for window in windows
@@ -193,7 +193,7 @@ class _Recording:
     def replay(self, windows: Sequence[Window], state: State | None) -> None:
         """Run the graph on these windows; `result` and `gradients` then hold what it computed."""
         for kept, window in zip(self._windows, windows, strict=True):
-            for into, part in zip(kept.batch, window.batch, strict=True):
+            for into, part in zip(leaves(kept.batch), leaves(window.batch), strict=True):
                 into.copy_(part)
             assert isinstance(kept.share, Tensor)
             kept.share.fill_(window.share)  # it depends on the mask: a shard has a varying part of the counted steps
@@ -218,7 +218,7 @@ def _shape(task: Task, windows: Sequence[Window], state: State | None, scored: b
         id(task),
         scored,
         None if state is None else tuple((part.shape, part.dtype) for part in leaves(state)),
-        tuple((window.counts, *((part.shape, part.dtype) for part in window.batch)) for window in windows),
+        tuple((window.counts, *((part.shape, part.dtype) for part in leaves(window.batch))) for window in windows),
     )
 
 
