@@ -7,11 +7,12 @@ import torch
 
 from mnemoscope import registry
 from mnemoscope.config.run_config import RunConfig
+from mnemoscope.lenses import Tape
 from mnemoscope.replication import Finished
 from mnemoscope.replication.claims import as_subject
 from mnemoscope.replication.learning_study import first_step
 from mnemoscope.replication.study import Trial
-from mnemoscope.studies.renanse2021 import controller_comparison, length_generalisation
+from mnemoscope.studies.renanse2021 import controller_comparison, length_generalisation, tape_use
 from mnemoscope.studies.renanse2021.matrix_copy import STUDY as COPY
 from mnemoscope.studies.renanse2021.matrix_recall import STUDY as RECALL
 from mnemoscope.studies.renanse2021.ntm_copy import STUDY as NTM
@@ -83,6 +84,7 @@ def learned(study, preset, name, seed=0, wrong=0.0, tested=None, steps=300, **mo
         "curve": curve,
         "tested": [[at, (tested or {}).get(at, 0.0)] for at in lengths],
         "of parts": [[parts, 1.0] for parts in (1, 2, 3, 4)],
+        "tape use": {tape_use.READ_WHERE_WRITTEN: 1.0, tape_use.NEIGHBOURS: 0.95, "delay": 1},
         **more,
     }
     return Finished(trial, result)
@@ -220,6 +222,45 @@ def test_a_trained_network_is_tested_at_single_lengths(tmp_path):
             outputs = model(inputs)[0]
         wrong = sum(int(((outputs[t, b] > 0) != targets[t, b]).sum()) for t, b in mask.nonzero().tolist())
         assert tested[length] == pytest.approx(wrong / (length * SEQUENCES), rel=1e-3)
+
+
+def heads(places, slots=5):
+    """Return weights of one head on one sequence that has most of its weight at these slots."""
+    weights = torch.full((len(places), 1, 1, slots), 0.1)
+    return weights.scatter(-1, torch.tensor(places).view(-1, 1, 1, 1), 0.6)
+
+
+@pytest.mark.parametrize(
+    ("write", "read", "share", "neighbours", "delay"),
+    [
+        ([1, 2, 3, 0, 0, 0, 0], [4, 4, 4, 4, 1, 2, 3], 1.0, 1.0, 0),  # writes and reads forward
+        ([1, 0, 4, 3, 0, 0, 0], [2, 2, 2, 2, 0, 4, 3], 1.0, 1.0, 1),  # writes backward around the ring, a step late
+        ([1, 2, 4, 0, 0, 0, 0], [3, 3, 3, 3, 1, 2, 3], 2 / 3, 0.5, 0),  # misses the third item
+    ],
+)
+def test_the_use_of_a_tape_compares_the_slots_of_reading_with_those_of_writing(write, read, share, neighbours, delay):
+    task = build_task(RunConfig("tape", task="bit-copy")).at(3)
+    batch = task.batch(1, 0, 0)
+    nothing = torch.zeros(7, 1, 5, 2)
+    tape = Tape(batch.inputs, batch.inputs, nothing, nothing[:, :, :1], heads(write), heads(read))
+    measured = tape_use.use_of_tape(tape, batch, task.random_bits)
+    assert measured == {
+        tape_use.READ_WHERE_WRITTEN: pytest.approx(share, abs=1e-4),
+        tape_use.NEIGHBOURS: neighbours,
+        "delay": delay,
+    }
+
+
+def test_a_tape_is_recorded_of_machines_and_reported_of_those_that_solve_the_task(tmp_path):
+    trials = COPY.trials(COPY.presets["smoke"].settings, (0,))
+    short = [Trial(each.name, {**each.settings, "steps": 1, "evaluate_every": 1}, 0, each.subject) for each in trials]
+    machine, without = (COPY.run(trial, tmp_path / trial.name, False) for trial in short)
+    assert 0 <= machine["tape use"][tape_use.READ_WHERE_WRITTEN] <= 1
+    assert "tape use" not in without
+    results = [learned(COPY, "cpu", "matntm", seed, wrong=wrong) for seed, wrong in enumerate((0.0, 2.0))]
+    row = rows_of(COPY, results)[f"matntm: {tape_use.READ_WHERE_WRITTEN}"]
+    assert (row.measured, row.remark.partition(";")[0]) == ((1.0,), "1 of 2 seeds, which solve the task")
+    assert f"matntm: {tape_use.READ_WHERE_WRITTEN}" not in rows_of(COPY, results[1:])
 
 
 def test_recall_is_tested_with_longer_lists_and_other_numbers_of_matrices(tmp_path):

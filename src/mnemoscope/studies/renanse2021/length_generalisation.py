@@ -68,6 +68,12 @@ class LengthGeneralisation(TapeStudy):
             {"networks": NETWORKS, "changes": {**OURS, "device": "cuda", "target_loss": None, "target_score": None}},
             SEEDS,
         ),
+        "published": Preset(
+            "MatNTM as published: the networks of the preset published of matrix-copy, which are not trained again "
+            "where they are found; five seeds.",
+            {"networks": {"matntm": MATNTM}, "changes": {"device": "cuda"}},
+            SEEDS,
+        ),
     }
     cites = ("renanse2021", "graves2014", "collier2018")
     caption = (

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from mnemoscope.replication.agreement import as_printed, at_most
+from mnemoscope.replication.agreement import as_printed, at_least, at_most
 from mnemoscope.replication.claims import Claim, about
 from mnemoscope.replication.study import Preset
 from mnemoscope.studies.renanse2021 import tape
 from mnemoscope.studies.renanse2021.tape import MATNTM, MATRIX_RNN, OURS, PAPER, SEEDS, TapeStudy, at_rates
+from mnemoscope.studies.renanse2021.tape_use import NEIGHBOURS, READ_WHERE_WRITTEN
 
 LOGISTIC = {**MATRIX_RNN, "cell_options": {"last": "logistic"}}
 """A network whose output is never negative, so that, read as a logit, it answers 1 to every input. We suspect this in
@@ -55,6 +56,20 @@ class MatrixCopyStudy(TapeStudy):
             "seeds that did not stay finite",
             "NaN unless the learning rate was unusually small",
             PAPER("section 7"),
+        ),
+        Claim(
+            about("matntm"),
+            NEIGHBOURS,
+            "iterates over the slots to write",
+            PAPER("Fig 6"),
+            at_least(tape.MOST, "our reading: nine of ten items; at random, 1 in 60"),
+        ),
+        Claim(
+            about("matntm"),
+            READ_WHERE_WRITTEN,
+            "reads from the same locations in the original order",
+            PAPER("Fig 6"),
+            at_least(tape.MOST, "our reading: nine of ten answers; any written slot, 1 in 20"),
         ),
     )
     base = replace(tape.BASE, name="matrix-copy")

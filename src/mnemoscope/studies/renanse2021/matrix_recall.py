@@ -13,6 +13,7 @@ from mnemoscope.replication.learning_study import finite
 from mnemoscope.replication.study import Finished, Preset
 from mnemoscope.studies.renanse2021 import tape
 from mnemoscope.studies.renanse2021.tape import OURS, PAPER, SEEDS, TapeStudy, at_rates
+from mnemoscope.studies.renanse2021.tape_use import READ_WHERE_WRITTEN
 from mnemoscope.tasks import Task
 from mnemoscope.tasks.associative_recall import Recall
 from mnemoscope.tasks.bit_task import BitTask
@@ -51,6 +52,13 @@ class MatrixRecallStudy(TapeStudy):
             PAPER("section 6.2 and Fig 7"),
             at_least(14.0, "our reading of 'does not learn it': near 15, where all ones are"),
             "lower",
+        ),
+        Claim(
+            about("matntm"),
+            READ_WHERE_WRITTEN,
+            "the read head shifts to the location of the matrix next to the query",
+            PAPER("Fig 8"),
+            at_least(tape.MOST, "our reading: nine of ten answers; any slot of the list, 1 in 18"),
         ),
     )
     base = published_base = replace(

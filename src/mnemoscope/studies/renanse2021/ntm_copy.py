@@ -82,8 +82,11 @@ class NTMCopy(TapeStudy):
         ),
         "published": Preset(
             "The recipe of pytorch-ntm: RMSprop at 0.0001 with momentum 0.9 and smoothing 0.95, 30,000 "
-            "iterations of one sequence; but the norm of gradients is clipped at 10; five seeds.",
-            {"networks": {"ntm": NTM}, "changes": {"batch_size": 1, "evaluate_batches": 100}},
+            "iterations of one sequence, on a GPU; but the norm of gradients is clipped at 10; five seeds.",
+            {
+                "networks": {"ntm": NTM},
+                "changes": {"batch_size": 1, "evaluate_every": 500, "evaluate_batches": 50, "device": "cuda"},
+            },
             SEEDS,
         ),
     }

@@ -14,13 +14,15 @@ from numpy import format_float_positional
 from mnemoscope.config.run_config import RunConfig
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE, style_page_axes
+from mnemoscope.memory.tape import TuringMachine
 from mnemoscope.registry.citations import Source
 from mnemoscope.replication.agreement import exactly
 from mnemoscope.replication.claims import Claim, Row, Subject, about
 from mnemoscope.replication.computed_study import legend_above
 from mnemoscope.replication.learning_study import by_name, colours, draw_range, finite, first_step
 from mnemoscope.replication.solving_study import CURRICULUM_OPTIONS, SolvingStudy, ended
-from mnemoscope.replication.study import Finished, Preset, Study, Trial
+from mnemoscope.replication.study import Finished, Preset, Study, Trial, listed
+from mnemoscope.studies.renanse2021.tape_use import NEIGHBOURS, READ_WHERE_WRITTEN, measure_tape_use
 from mnemoscope.tasks import Task
 from mnemoscope.tasks.associative_recall import Recall
 from mnemoscope.tasks.bit_copy import Copying
@@ -36,6 +38,8 @@ SEQUENCES = 32
 """Test sequences of each length."""
 FEW = 1.0
 """Most wrong bits per vector or matrix for a task to count as nearly learned."""
+MOST = 0.9
+"""Least share of items or answers for a machine to use its tape as in a figure."""
 TIMES_AS_LONG = (1.5, 2, 2.4, 3, 4, 6)
 """Test lengths beyond training, as multiples of the longest training length: 30, 40, 48, 60, 80 and 120 after 20. The
 published tape of 120 slots is full at the last one."""
@@ -143,8 +147,12 @@ class TapeStudy(SolvingStudy):
 
     def measure(self, run: Path) -> dict[str, Any]:
         model, task, config = load_model(run)
-        tested = evaluate_tasks(model.to(config.device), self.tests(task), sequences=SEQUENCES, seed=config.seed)
-        return {"tested": [[length, float(f"{scores['wrong bits']:.4g}")] for length, scores in tested.items()]}
+        tests = self.tests(task)
+        tested = evaluate_tasks(model.to(config.device), tests, sequences=SEQUENCES, seed=config.seed)
+        measured = {"tested": [[length, float(f"{scores['wrong bits']:.4g}")] for length, scores in tested.items()]}
+        if isinstance(model.cell, TuringMachine):
+            measured["tape use"] = measure_tape_use(model, tests[longest_length(task)], SEQUENCES, config.seed)
+        return measured
 
     def solved(self, result: Mapping[str, Any]) -> bool:
         return result["wrong bits"] == 0
@@ -181,7 +189,21 @@ class TapeStudy(SolvingStudy):
                 if length in tested[0]:
                     values = [wrong[length] for wrong in tested]
                     rows.append(self.row(trials, f"wrong bits at {one_length.format(length)}", values))
+            rows += self.tape_use(trials, f"at {one_length.format(within[-1])}")
         return rows
+
+    def tape_use(self, trials: Sequence[Finished], lengths: str) -> list[Row]:
+        """Return the rows about the tape of the machines that have solved their task."""
+        solving = [run for run in finite(trials) if "tape use" in run.result and self.solved(run.result)]
+        if not solving:
+            return []
+        used = [run.result["tape use"] for run in solving]
+        remark = f"{len(used)} of {len(trials)} seeds, which solve the task; {lengths}, written with a delay of "
+        remark += listed(use["delay"] for use in used)
+        return [
+            self.row(solving, quantity, [use[quantity] for use in used], remark=remark)
+            for quantity in (READ_WHERE_WRITTEN, NEIGHBOURS)
+        ]
 
     def parameters(self, trials: Sequence[Finished]) -> Row:
         """Return the row for the number of parameters, compared for any recipe as training does not change it."""
