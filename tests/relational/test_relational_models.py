@@ -23,6 +23,7 @@ from mnemoscope.relational import (
     RelationNetwork,
     Sizes,
     Transformer,
+    TuringReader,
 )
 from mnemoscope.relational.decoders import MLPDecoder, PairsDecoder, RecurrentDecoder, TransformerDecoder
 from mnemoscope.relational.encoder import SparseProjection, gather
@@ -541,11 +542,31 @@ def test_recurrent_models_read_the_objects_in_order():
         assert torch.equal(outputs[-1], torch.cat([state.controller.h, state.reads.flatten(1)], 1))
         slow = outputs[-1] @ machine.out.weight.T + machine.out.bias
         assert torch.allclose(machine(images, objects), slow, rtol=0, atol=ROUNDING)
+        machine = perturbed(TuringReader(SMALL))
+        z = machine.encode(images, objects).z.transpose(0, 1)
+        _, state = scan(machine.cell, torch.cat([z, torch.zeros_like(z[:1])]), backend="loop")
+        slow = state.controller.h @ machine.out.weight.T + machine.out.bias
+        assert torch.allclose(machine(images, objects), slow, rtol=0, atol=ROUNDING)
     assert Recurrent(SMALL, GRU(128, 5)).out.in_features == 5
     with pytest.raises(ValueError, match="128 features, but the cell takes 64"):
         Recurrent(SMALL, GRU(64, 5))
     with pytest.raises(ValueError, match="'ntm', but is 'gru'"):
         unwrap(build_cell)("gru", 128)
+
+
+def test_heads_of_the_released_turing_machine_start_with_scaled_weights_and_without_biases():
+    heads = TuringReader(SMALL).cell.heads
+    keys, changes, moves, rest = heads.maps[0].weight.split(heads.sizes)
+    tanh = 5 / 3 * (2 / (512 + 256)) ** 0.5  # of Xavier's weights from 512 to 256
+    for part, deviation in (
+        (keys, tanh),
+        (changes[:256], tanh * 3 / 5),
+        (changes[256:], tanh),
+        (moves, (2 / (512 + 3)) ** 0.5),
+        (rest, (2 / 512) ** 0.5),
+    ):
+        assert part.std().item() == pytest.approx(deviation, rel=4 * part.numel() ** -0.5)  # 5 standard errors
+    assert not heads.maps[0].bias.any()
 
 
 def test_a_neural_memory_learns_layer_by_layer():
@@ -644,6 +665,7 @@ PARTS = {
     "relation-network": (RelationNetwork, None, None, set()),
     "lstm": (Recurrent, None, None, set()),
     "ntm": (Recurrent, None, None, {"tape"}),
+    "ntm-extra-step": (TuringReader, None, None, set()),
     "mnm": (MNM, None, None, set()),
     "abstractor": (Abstractor, None, None, set()),
 }

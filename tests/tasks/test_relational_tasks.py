@@ -630,6 +630,12 @@ def test_all_patterns_of_the_games_occur():
     task = RelationalGame("xoccurs")
     scenes = task.batch(600, 0, 0)
     assert len({form(cells) for cells in seen(task, scenes)}) == 3 + 3 + 1 + 3  # a above abc, abb, bcd, bbc
+    task = RelationalGame("xoccurs", failing="abb bbc")
+    assert len({form(cells) for cells in seen(task, task.batch(600, 0, 0))}) == 3 + 3 + 3
+    with pytest.raises(ValueError, match="some of 'bcd bbc', but is 'abb'"):
+        RelationalGame("occurs", failing="abb")
+    with pytest.raises(ValueError, match="rules occurs, xoccurs, but the rule is 'same'"):
+        RelationalGame("same", failing="abb")
     task = RelationalGame("occurs")
     patterns = {form(cells) for cells in seen(task, task.batch(600, 0, 0))}
     assert len(patterns) == 3 + 3 + 1 + 3

@@ -93,6 +93,7 @@ from mnemoscope.networks.relational import (
     esbn_random as esbn_random,
     esbn_sensory as esbn_sensory,
     mnm as mnm,
+    ntm_extra_step as ntm_extra_step,
     predinet as predinet,
     relation_network as relation_network,
     relational_lstm as relational_lstm,

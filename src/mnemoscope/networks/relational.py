@@ -21,7 +21,7 @@ from mnemoscope.relational.esbn import ESBN
 from mnemoscope.relational.mnm import MNM
 from mnemoscope.relational.network import ModelOptions, ProblemLike, RelationalModel
 from mnemoscope.relational.predinet import PrediNet
-from mnemoscope.relational.recurrent import Recurrent
+from mnemoscope.relational.recurrent import Recurrent, TuringReader
 from mnemoscope.relational.relation_network import RelationNetwork
 from mnemoscope.relational.transformer import Transformer
 
@@ -90,5 +90,6 @@ transformer = _factory("transformer", Transformer)
 relation_network = _factory("relation-network", RelationNetwork)
 relational_lstm = _factory("lstm", Recurrent)
 relational_ntm = _factory("ntm", Recurrent, cell="ntm")
+ntm_extra_step = _factory("ntm-extra-step", TuringReader)
 mnm = _factory("mnm", MNM)
 abstractor = _factory("abstractor", Abstractor)

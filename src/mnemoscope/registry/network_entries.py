@@ -61,6 +61,8 @@ lstm | an LSTM that reads the objects one after the other
     hochreiter1997 webb2021
 ntm | a neural Turing machine that reads the objects one after the other
     Graves et al. 2014; Webb et al. 2021 | mnemoscope.networks.relational:MODELS[ntm] | graves2014 webb2021
+ntm-extra-step | a neural Turing machine that answers from its controller after an extra step, as released
+    Graves et al. 2014; Webb et al. 2021 | mnemoscope.networks.relational:MODELS[ntm-extra-step] | graves2014 webb2021
 mnm | an LSTM whose memory is a small network that it trains
     Munkhdalai et al. 2019; Webb et al. 2021 | mnemoscope.networks.relational:MODELS[mnm] | munkhdalai2019 webb2021
 abstractor | attention among the objects that moves symbols, which are independent of the objects

@@ -14,7 +14,7 @@ from mnemoscope.relational.network import (
     Sizes as Sizes,
 )
 from mnemoscope.relational.predinet import PrediNet as PrediNet
-from mnemoscope.relational.recurrent import Recurrent as Recurrent
+from mnemoscope.relational.recurrent import Recurrent as Recurrent, TuringReader as TuringReader
 from mnemoscope.relational.relation_network import RelationNetwork as RelationNetwork
 from mnemoscope.relational.similarity_model import Scores as Scores, SimilarityModel as SimilarityModel
 from mnemoscope.relational.transformer import Transformer as Transformer

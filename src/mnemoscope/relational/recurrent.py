@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import Literal, Unpack, get_args
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from mnemoscope.base.array_types import Float
 from mnemoscope.cells import scan
 from mnemoscope.cells.cell import Cell
 from mnemoscope.cells.state import State
 from mnemoscope.memory.tape import TuringMachine
-from mnemoscope.relational.layers import layer, lstm
+from mnemoscope.memory.tape.heads import Heads
+from mnemoscope.relational.layers import TANH_GAIN, layer, lstm
 from mnemoscope.relational.network import EncodedObjects, Logits, ModelOptions, ProblemLike, RelationalModel
 
 Reader = Literal["lstm", "ntm"]
@@ -49,6 +50,42 @@ class Recurrent(RelationalModel):
             z = torch.cat([z, z.new_zeros(self.after, *z.shape[1:])])
         outputs, state = scan(self.cell, z)
         return outputs[-1], state
+
+
+class TuringReader(Recurrent):
+    """Turing machine that answers from its controller after an extra step with zero input.
+
+    Extra step, answer and initial weights are those of the release of Webb et al. (2021): biases are 0, weights are
+    Xavier's, with gain 5/3 before a tanh, and Kaiming's before a softplus. The release also reads before it writes;
+    here the heads read the written memory.
+    """
+
+    after = 1
+
+    def __init__(self, problem: ProblemLike, **options: Unpack[ModelOptions]) -> None:
+        super().__init__(problem, "ntm", **options)
+        self.out = layer(HIDDEN, self.choices)
+        assert isinstance(self.cell, TuringMachine)
+        assert self.cell.initial_memory is not None
+        nn.init.xavier_normal_(self.cell.initial_memory)
+        _initialise(self.cell.heads)
+
+    def answer(self, encoded: EncodedObjects) -> Logits:
+        return self.out(self.read(encoded)[0][:, :HIDDEN])
+
+
+def _initialise(heads: Heads) -> None:
+    """Draw the weights of the heads' linear map separately for each parameter of each head."""
+    linear = heads.maps[0]
+    assert isinstance(linear, nn.Linear)
+    keys, changes, moves, rest = linear.weight.data.split(heads.sizes)
+    erase, add = changes.chunk(2)
+    for tanh in (*keys.chunk(heads.heads), add):
+        nn.init.xavier_normal_(tanh, gain=TANH_GAIN)
+    for other in (*moves.chunk(heads.heads), erase):
+        nn.init.xavier_normal_(other)
+    nn.init.kaiming_normal_(rest, nonlinearity="relu")  # Xavier's gates would hardly differ: 512 inputs, one output
+    nn.init.zeros_(linear.bias)
 
 
 def build_cell(name: Reader, features: int) -> Cell:

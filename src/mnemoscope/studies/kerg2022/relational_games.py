@@ -13,7 +13,7 @@ from mnemoscope.replication.study import Preset
 from mnemoscope.studies.kerg2022.notation import preset, thesis
 from mnemoscope.studies.kerg2022.relational import OTHER_NETWORKS, RelationalStudy
 from mnemoscope.studies.kerg2022.relational_claims import PROTOTYPE, make_contrast, reported
-from mnemoscope.studies.kerg2022.relational_grid import BASE, FEW_STEPS, make_grid, named, network_on
+from mnemoscope.studies.kerg2022.relational_grid import BASE, FAILING, FEW_STEPS, make_grid, named, network_on
 from mnemoscope.tasks import Split, Task
 from mnemoscope.tasks.relational import RelationalGame
 from mnemoscope.tasks.relational.game_rules import RULES
@@ -87,6 +87,8 @@ CONTROLS: dict[str, dict[str, Any]] = {
 """Controls: one relation with the longer training, and several relations with the published training."""
 BEYOND = {**SEVERAL, **named("abstractor")}
 """Networks that are not in the thesis: several relations in parallel, and symbols moved by relations."""
+LONG: dict[str, dict[str, Any]] = {"lstm-long": {"cell": "lstm", "steps": 5000}}
+"""An LSTM with twice the published number of batches."""
 ENOUGH = 0.85
 """Lowest accuracy on colour/shape that matches the claim about several relations."""
 
@@ -106,7 +108,7 @@ class Games(RelationalStudy):
     )
     base = replace(BASE, steps=2500, batch_size=32, evaluate_batches=12)
     unseen: Mapping[str, tuple[str, str]] = {test_set: (test_set, test_set) for test_set in TESTED}
-    other_recipes = SEVERAL | CONTROLS
+    other_recipes = SEVERAL | CONTROLS | LONG
     claims = (
         *(
             reported(network_on(network, game), test_set, percent, deviation, _source(network), CHANCE[game])
@@ -158,6 +160,16 @@ class Games(RelationalStudy):
             "All networks of both tables as published, and networks that are not in the thesis; ten seeds, on a GPU.",
             make_grid(named(*FIRST, *SECOND) | BEYOND, RULES) | make_grid(CONTROLS, ["colour/shape"]),
             seeds=10,
+            device="cuda",
+        ),
+        "causes": preset(
+            "Runs that test why networks differ from the tables: a Turing machine as released, an LSTM with twice the "
+            "batches, and other rows for which occurs and xoccurs fail; three seeds, on a GPU.",
+            make_grid(named("ntm-extra-step"), RULES)
+            | make_grid(LONG, ["occurs", "xoccurs"])
+            | make_grid(named(*FIRST, *SECOND), [f"xoccurs failing {rows}" for rows in FAILING["xoccurs"]])
+            | make_grid(named("lstm", "ntm", "transformer"), [f"occurs failing {rows}" for rows in FAILING["occurs"]]),
+            seeds=3,
             device="cuda",
         ),
     }

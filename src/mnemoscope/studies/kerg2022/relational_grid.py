@@ -31,6 +31,8 @@ def _task(task: str, m: int, batch_size: int = BASE.batch_size, **options: Any) 
     return {"task": task, "batch_size": batch_size, "task_options": {"m": m, **options}}
 
 
+FAILING = {"occurs": ("bbc", "bcd"), "xoccurs": ("abb bbc", "bcd bbc", "abb bcd")}
+"""Games with fewer of the rows for which the rule does not hold. The source does not say how frequent each row is."""
 _BASIC = {
     "same/diff": ("same-different", 98),
     "RMTS": ("rmts", 95),
@@ -60,6 +62,11 @@ TASKS: dict[str, dict[str, Any]] = {
     "comparison": _task("comparison", 95),
     "transitive comparison": _task("comparison", 95, transitive=True),
     **{rule: {"task": "relational-game", "task_options": {"rule": rule}} for rule in RULES},
+    **{
+        f"{rule} failing {rows}": {"task": "relational-game", "task_options": {"rule": rule, "failing": rows}}
+        for rule, chosen in FAILING.items()
+        for rows in chosen
+    },
 }
 """Tasks by name: the registered task, m, the batch size of the released code, and options.
 

@@ -40,7 +40,32 @@ class Placement(NamedTuple):
     labels: Int[Tensor, " batch"]
 
 
-Rule = Callable[[int, Generator, Objects], Placement]
+class Bottoms(NamedTuple):
+    """Patterns of the row below object a."""
+
+    fails: tuple[str, ...]
+    """Patterns for which the rule does not hold."""
+    holds: tuple[str, ...]
+
+    def only(self, failing: str) -> Bottoms:
+        """Return the same with some of the patterns that fail, given with spaces between; all if none are given.
+
+        >>> OCCURRING["xoccurs"].only("abb bbc").fails
+        ('abb', 'bbc')
+        """
+        chosen = tuple(failing.split())
+        if not {*chosen} <= {*self.fails}:
+            raise ValueError(f"failing must be some of {' '.join(self.fails)!r}, but is {failing!r}.")
+        return self._replace(fails=chosen or self.fails)
+
+
+OCCURRING = {
+    "occurs": Bottoms(("bcd", "bbc"), ("abc", "abb")),
+    "xoccurs": Bottoms(("abb", "bcd", "bbc"), ("abc",)),
+}
+"""Rows of the rules about an object above a row."""
+
+Rule = Callable[..., Placement]
 
 
 def same(size: int, generator: Generator, objects: Objects) -> Placement:
@@ -70,14 +95,14 @@ def between(size: int, generator: Generator, objects: Objects) -> Placement:
     return Placement(cells, torch.cat([first, middle, last], 1), labels)
 
 
-def occurs(size: int, generator: Generator, objects: Objects) -> Placement:
+def occurs(size: int, generator: Generator, objects: Objects, failing: str = "") -> Placement:
     """Return one object above a row of three; the rule: it occurs in the row. Half of the other two are equal."""
-    return _top_and_bottom(("a bcd", "a bbc"), ("a abc", "a abb"), size, generator, objects)
+    return _top_and_bottom(OCCURRING["occurs"].only(failing), size, generator, objects)
 
 
-def xoccurs(size: int, generator: Generator, objects: Objects) -> Placement:
+def xoccurs(size: int, generator: Generator, objects: Objects, failing: str = "") -> Placement:
     """Return one object above a row of three; the rule: it occurs in the row, and the other two differ."""
-    return _top_and_bottom(("a abb", "a bcd", "a bbc"), ("a abc",), size, generator, objects)
+    return _top_and_bottom(OCCURRING["xoccurs"].only(failing), size, generator, objects)
 
 
 def row_matching(size: int, generator: Generator, objects: Objects) -> Placement:
@@ -162,12 +187,11 @@ def change_objects(
     return colours * shape + torch.where(differences == DIFFERENCES.index("shape"), colour, other_colour)
 
 
-def _top_and_bottom(
-    fails: tuple[str, ...], holds: tuple[str, ...], size: int, generator: Generator, objects: Objects
-) -> Placement:
-    """Return problems from patterns "top bottom", balanced within each label, with the bottom row in random order."""
+def _top_and_bottom(rows: Bottoms, size: int, generator: Generator, objects: Objects) -> Placement:
+    """Return problems with object a above a row, balanced within each label, with the row in random order."""
     labels = balanced(size, 2, generator)
-    pattern = patterns_by_label(labels, (parse_patterns(*fails), parse_patterns(*holds)), generator)
+    tables = [parse_patterns(*(f"a {row}" for row in each)) for each in (rows.fails, rows.holds)]
+    pattern = patterns_by_label(labels, tables, generator)
     bottom = pattern[:, 1:].gather(1, sample_distinct(size, GRID, GRID, generator))
     things = sample_objects(size, 1 + GRID, objects, generator).gather(1, torch.cat([pattern[:, :1], bottom], 1))
     return Placement(torch.tensor([1, 6, 7, 8]).expand(size, 4), things, labels)

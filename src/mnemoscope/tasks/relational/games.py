@@ -10,7 +10,7 @@ from torch import Generator
 
 from mnemoscope.base.suggestions import did_you_mean
 from mnemoscope.relational.network import Scenes
-from mnemoscope.tasks.relational.game_rules import CELLS, RULES
+from mnemoscope.tasks.relational.game_rules import CELLS, OCCURRING, RULES
 from mnemoscope.tasks.relational.scene_objects import CELL, GRID, game_objects
 from mnemoscope.tasks.relational.task import RelationalTask
 from mnemoscope.tasks.splits import Split
@@ -26,7 +26,8 @@ class RelationalGame(RelationalTask):
 
     `rule` is one of "same", "between", "occurs", "xoccurs", "row matching", "colour/shape" and "left-of". The label is
     1 if the rule holds; for colour/shape it is 0 to 3: both the same, same colour, same shape, both different. Training
-    uses pentominoes, and the test uses the objects of `test_set`.
+    uses pentominoes, and the test uses the objects of `test_set`. `failing` restricts the rows for which "occurs" (bcd,
+    bbc) or "xoccurs" (abb, bcd, bbc) does not hold, where a is the object above: "abb bbc".
 
     >>> game = RelationalGame("left-of")
     >>> game.objects, game.choices, game.height
@@ -40,6 +41,7 @@ row matching, colour/shape, left-of.
 
     rule: str = "same"
     test_set: TestSet = "hexominoes"
+    failing: str = ""
 
     height: ClassVar[int] = CELL
     width: ClassVar[int] = CELL
@@ -55,6 +57,10 @@ row matching, colour/shape, left-of.
                 f"Stripes have two colours and one shape, so {self.rule!r} does not apply to them. "
                 "Test it with hexominoes."
             )
+        if self.failing:
+            if self.rule not in OCCURRING:
+                raise ValueError(f"failing is for the rules {', '.join(OCCURRING)}, but the rule is {self.rule!r}.")
+            OCCURRING[self.rule].only(self.failing)
 
     @property
     def objects(self) -> int:
@@ -72,7 +78,8 @@ row matching, colour/shape, left-of.
 
     def sample(self, size: int, generator: Generator, split: Split) -> Scenes:
         kind = game_objects(self.test_set if split == "test" else "pentominoes")
-        cells, things, labels = RULES[self.rule](size, generator, kind)
+        options = {"failing": self.failing} if self.failing else {}
+        cells, things, labels = RULES[self.rule](size, generator, kind, **options)
         empty = len(kind.images)
         grid = torch.full((size, CELLS), empty).scatter(1, cells, things)
         distinct, objects = grid.unique(return_inverse=True)
