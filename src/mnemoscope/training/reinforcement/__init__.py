@@ -10,6 +10,7 @@ from mnemoscope.training.reinforcement.agent_training import (
 )
 from mnemoscope.training.reinforcement.environments import Environments as Environments, minigrid as minigrid
 from mnemoscope.training.reinforcement.episodes import EpisodeReturns as EpisodeReturns, play_episodes as play_episodes
+from mnemoscope.training.reinforcement.grid import BatchedRoom as BatchedRoom, GridRooms as GridRooms
 from mnemoscope.training.reinforcement.grid_agent import (
     GridEncoder as GridEncoder,
     build_grid_agent as build_grid_agent,

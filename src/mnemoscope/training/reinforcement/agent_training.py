@@ -22,9 +22,10 @@ from mnemoscope.training.interruption import Interruption
 from mnemoscope.training.metrics_file import MetricsFile
 from mnemoscope.training.reinforcement.actor_critic import ActorCritic
 from mnemoscope.training.reinforcement.environments import Environments, MakeEnvironment
-from mnemoscope.training.reinforcement.parallel_environments import AnyEnvironments, ParallelEnvironments
+from mnemoscope.training.reinforcement.grid.rooms import BatchedRoom
+from mnemoscope.training.reinforcement.parallel_environments import ParallelEnvironments
 from mnemoscope.training.reinforcement.ppo import PPO
-from mnemoscope.training.reinforcement.rollout import Rollout, collect_rollout
+from mnemoscope.training.reinforcement.rollout import AnyEnvironments, Rollout, collect_rollout
 from mnemoscope.training.run_folder import RunFolder, environment, load_weights
 from mnemoscope.training.seeding import seeded
 
@@ -89,7 +90,7 @@ class _Progress:
 
 def train_agent(
     agent: ActorCritic,
-    make: MakeEnvironment,
+    make: MakeEnvironment | BatchedRoom,
     ppo: PPO,
     folder: str | Path,
     *,
@@ -107,7 +108,7 @@ def train_agent(
 
     Args:
         agent: the agent, trained in place.
-        make: returns a new environment.
+        make: returns a new environment; or a room whose copies are tensors on the agent's device.
         ppo: the algorithm and its settings.
         folder: holds `metrics.jsonl` (a line per rollout, without times), `checkpoint.safetensors` and `env.json`, and
             after the last step `model.safetensors` and `result.json`.
@@ -133,7 +134,12 @@ def train_agent(
         )
     with ExitStack() as resources:
         environments: AnyEnvironments
-        if processes == 1:
+        if isinstance(make, BatchedRoom):
+            if processes != 1:
+                raise ValueError(f"The copies of a BatchedRoom are in one process, but processes is {processes}.")
+            device = next(agent.parameters()).device
+            environments = make.environments(ppo.environments, ppo.seed, device=device)
+        elif processes == 1:
             environments = Environments(make, ppo.environments, ppo.seed)
         else:
             parallel = ParallelEnvironments(make, ppo.environments, ppo.seed, processes=processes)

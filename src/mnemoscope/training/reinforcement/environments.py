@@ -125,9 +125,8 @@ class Environments:
 
     def _start(self, copy: int) -> Tensor:
         self._done[copy] = []
-        number = self.first + copy
-        seed = np.random.SeedSequence((self.stream, number, self._episodes[copy], self.seed)).generate_state(1)[0]
-        return _as_tensor(self.copies[copy].reset(seed=int(seed))[0])
+        seed = episode_seed(self.stream, self.first + copy, self._episodes[copy], self.seed)
+        return _as_tensor(self.copies[copy].reset(seed=seed)[0])
 
     def _act(self, copy: int, action: int) -> tuple[Tensor, float, bool]:
         observation, reward, terminated, truncated, _ = self.copies[copy].step(action)
@@ -142,6 +141,11 @@ class Environments:
             f"{type(self.copies[0]).__name__} does not reach the same observations by the same seeds and actions, so a "
             f"run in it cannot be resumed: draw its random numbers from np_random, or start again."
         )
+
+
+def episode_seed(stream: int, copy: int, episode: int, seed: int) -> int:
+    """Return the seed of one episode of one copy."""
+    return int(np.random.SeedSequence((stream, copy, episode, seed)).generate_state(1)[0])
 
 
 def _number_of_actions(environment: Any) -> int:

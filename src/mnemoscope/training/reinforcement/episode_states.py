@@ -16,7 +16,7 @@ def reset_states(cell: Cell, state: State, starting: Bool[Tensor, " batch"]) -> 
     In a state that grows, the slots of the other members are empty for them, and slots that are empty for all members
     are dropped.
     """
-    if not starting.any():
+    if starting.device.type == "cpu" and not starting.any():  # on a GPU, the CPU would have to wait for the answer
         return state
     fresh = map_state(pad_slots, cell.initial_state(len(starting)), state)
     state = map_state(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -11,6 +11,7 @@ from mnemoscope.base.array_types import Float
 from mnemoscope.training.reinforcement.actor_critic import ActorCritic
 from mnemoscope.training.reinforcement.environments import Environments, MakeEnvironment
 from mnemoscope.training.reinforcement.episode_states import select_states
+from mnemoscope.training.reinforcement.grid.rooms import BatchedRoom
 from mnemoscope.training.seeding import seeded
 
 
@@ -41,7 +42,11 @@ class EpisodeReturns:
 
 @torch.no_grad()
 def play_episodes(
-    agent: ActorCritic, make: MakeEnvironment, episodes: int = 100, seed: int = 0, greedy: bool = False
+    agent: ActorCritic,
+    make: MakeEnvironment | BatchedRoom,
+    episodes: int = 100,
+    seed: int = 0,
+    greedy: bool = False,
 ) -> EpisodeReturns:
     """Run an agent for some episodes in parallel, one per environment, without learning.
 
@@ -49,25 +54,29 @@ def play_episodes(
 
     Args:
         agent: the agent, which stays unchanged.
-        make: returns a new environment.
+        make: returns a new environment; or a room whose copies are tensors, which gives the same episodes.
         episodes: number of episodes.
         seed: seed of the episodes and of the actions. The episodes differ from those of `train_agent`.
         greedy: take the most likely action; otherwise draw one, as in training.
 
     """
-    environments = Environments(make, episodes, seed, stream=1)  # training uses stream 0
     device, training = next(agent.parameters()).device, agent.training
+    stream = 1  # training uses stream 0
+    if isinstance(make, BatchedRoom):
+        environments = replace(make, levels=episodes).environments(episodes, seed, stream, device)
+    else:
+        environments = Environments(make, episodes, seed, stream)
     state, playing = agent.cell.initial_state(episodes), torch.arange(episodes)
     rewards, lengths = torch.zeros(episodes), torch.zeros(episodes)
     agent.eval()
     with seeded("play", seed, device=device):
         while len(playing):
-            (policy, _), state = agent.step(environments.observations[playing].to(device), state)
+            (policy, _), state = agent.step(environments.observations.to(device)[playing.to(device)], state)
             actions = policy.argmax(1) if greedy else torch.multinomial(policy.exp(), 1).squeeze(1)
             outcome = environments.step(actions.cpu(), playing)
-            rewards[playing] += outcome.rewards
+            rewards[playing] += outcome.rewards.cpu()
             lengths[playing] += 1
-            unfinished = (~outcome.ended).nonzero().squeeze(1)
+            unfinished = (~outcome.ended.cpu()).nonzero().squeeze(1)
             if len(unfinished) < len(playing):
                 state, playing = select_states(agent.cell, state, unfinished.to(device)), playing[unfinished]
     agent.train(training)

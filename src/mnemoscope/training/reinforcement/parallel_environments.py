@@ -18,7 +18,7 @@ from torch import Tensor
 from mnemoscope.base.array_types import Int
 from mnemoscope.base.lazy_imports import import_extra
 from mnemoscope.engines.local import SAFE_PATH, search_path
-from mnemoscope.training.reinforcement.environments import Environments, MakeEnvironment, Outcome
+from mnemoscope.training.reinforcement.environments import MakeEnvironment, Outcome
 
 START_PROCESS = """import sys
 sys.path += [folder for folder in sys.argv[1:] if folder not in sys.path]
@@ -135,10 +135,6 @@ class ParallelEnvironments:
             if isinstance(answer, Exception):
                 raise answer
         return answers
-
-
-AnyEnvironments = Environments | ParallelEnvironments
-"""Environments in this process or in several."""
 
 
 class _Process:

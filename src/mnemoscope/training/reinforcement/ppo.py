@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 
@@ -93,8 +94,9 @@ class PPO:
         for _ in range(self.epochs):
             for which in sequences.minibatches(self.minibatches):
                 loss, parts = self.loss(agent, rollout, scaled, returns, sequences, which)
-                records.append(self._step(agent, optimiser, loss, parts))
-        return {name: sum(record[name] for record in records) / len(records) for name in records[0]}
+                norm = self._step(agent, optimiser, loss)
+                records.append({"loss": loss.detach(), "gradient_norm": norm, **parts})
+        return _means(records)
 
     def loss(
         self,
@@ -138,27 +140,32 @@ class PPO:
             }
         return policy + self.value * value - self.entropy * entropy, parts
 
-    def _step(
-        self, agent: ActorCritic, optimiser: Optimizer, loss: Tensor, parts: dict[str, Tensor]
-    ) -> dict[str, float]:
-        """Make an optimiser step, and return the parts of the loss and the norm of the gradient."""
+    def _step(self, agent: ActorCritic, optimiser: Optimizer, loss: Tensor) -> Float[Tensor, ""]:
+        """Make an optimiser step, and return the norm of the gradient."""
         optimiser.zero_grad()
         loss.backward()
         for module in penalised_modules(agent.cell):
             if (penalty := module.penalty()) is not None and penalty.requires_grad:
                 penalty.backward()
         norm = nn.utils.clip_grad_norm_(agent.parameters(), self.clip_norm)
-        total, norm, *values = torch.stack([loss.detach(), norm, *parts.values()]).tolist()  # waits for a GPU once
+        optimiser.step()
+        for matrix in agent.cell.modules():
+            if isinstance(matrix, Connectivity):
+                matrix.after_step()
+        return norm
+
+
+def _means(records: Sequence[Mapping[str, Tensor]]) -> dict[str, float]:
+    """Return means over optimiser steps, or raise if a loss or a gradient was not finite; waits for a GPU once."""
+    table = torch.stack([torch.stack([*record.values()]) for record in records]).tolist()
+    for total, norm, *_ in table:
         if not (isfinite(total) and isfinite(norm)):
             raise NonFiniteLoss(
                 f"The loss is {total} and its gradient's norm {norm}; lower learning_rate or clip_norm, or change the "
                 f"initial weights."
             )
-        optimiser.step()
-        for matrix in agent.cell.modules():
-            if isinstance(matrix, Connectivity):
-                matrix.after_step()
-        return dict(zip(parts, values, strict=True)) | {"gradient_norm": norm}
+    means = {name: sum(column) / len(table) for name, column in zip(records[0], zip(*table, strict=True), strict=True)}
+    return {name: mean for name, mean in means.items() if name != "loss"}
 
 
 def clipped_loss(

@@ -11,9 +11,14 @@ from torch import Tensor
 from mnemoscope.base.array_types import Bool, Float, Int
 from mnemoscope.cells.state import State
 from mnemoscope.training.reinforcement.actor_critic import ActorCritic
+from mnemoscope.training.reinforcement.environments import Environments
 from mnemoscope.training.reinforcement.episode_states import reset_states, select_states
-from mnemoscope.training.reinforcement.parallel_environments import AnyEnvironments
+from mnemoscope.training.reinforcement.grid.rooms import GridRooms
+from mnemoscope.training.reinforcement.parallel_environments import ParallelEnvironments
 from mnemoscope.training.result import NonFiniteLoss
+
+AnyEnvironments = Environments | ParallelEnvironments | GridRooms
+"""Environments in this process, in several, or as tensors."""
 
 
 class Rollout(NamedTuple):
@@ -58,28 +63,25 @@ def collect_rollout(
         first = state if first is None else first
         (log_policy, values), state = agent.step(observations.to(device), state)
         actions = _sample_actions(log_policy)
-        log_probabilities = log_policy.gather(1, actions.clamp(min=0).unsqueeze(1)).squeeze(1)
-        outcome = environments.step(_checked_actions(actions.cpu()))
+        log_probabilities = log_policy.gather(1, actions.unsqueeze(1)).squeeze(1)
+        outcome = environments.step(actions.to(started.device))
         steps.append((observations, actions, log_probabilities, values, outcome.rewards, started, outcome.ended))
     ahead = reset_states(agent.cell, state, environments.started)
     last_values = agent.step(environments.observations.to(device), ahead)[0].values
-    columns = [torch.stack(column).to(device) for column in zip(*steps, strict=True)]
-    return Rollout(*columns, first=first, last_values=last_values), state
-
-
-def _sample_actions(log_policy: Float[Tensor, "batch actions"]) -> Int[Tensor, " batch"]:
-    """Return actions, or -1 if a policy is not finite, which the CPU can only see after waiting for a GPU."""
-    finite = torch.isfinite(log_policy).all()
-    actions = torch.multinomial(torch.where(finite, log_policy.exp(), 1.0), 1).squeeze(1)
-    return torch.where(finite, actions, -1)
-
-
-def _checked_actions(actions: Int[Tensor, " batch"]) -> Int[Tensor, " batch"]:
-    if (actions < 0).any():
+    rollout = Rollout(
+        *(torch.stack(column).to(device) for column in zip(*steps, strict=True)), first=first, last_values=last_values
+    )
+    if not bool(rollout.log_probabilities.isfinite().all()):  # after all steps: the CPU waits for a GPU once
         raise NonFiniteLoss(
             "The agent's policy is no longer finite; lower learning_rate or clip_norm, or change the initial weights."
         )
-    return actions
+    return rollout, state
+
+
+def _sample_actions(log_policy: Float[Tensor, "batch actions"]) -> Int[Tensor, " batch"]:
+    """Return actions; all are equally likely if a policy is not finite, for which `multinomial` would raise."""
+    finite = torch.isfinite(log_policy).all()
+    return torch.multinomial(torch.where(finite, log_policy.exp(), 1.0), 1).squeeze(1)
 
 
 class Sequences(NamedTuple):

@@ -1,0 +1,147 @@
+"""MiniGrid's rooms as tensors against MiniGrid itself."""
+
+import json
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+
+from mnemoscope.studies.kerg2022.minigrid import ROOMS
+from mnemoscope.training.reinforcement import (
+    PPO,
+    BatchedRoom,
+    Environments,
+    GridRooms,
+    build_grid_agent,
+    minigrid,
+    play_episodes,
+    train_agent,
+)
+from mnemoscope.training.reinforcement.grid import generate_levels
+from mnemoscope.training.reinforcement.grid.codes import EMPTY, code, tables
+from mnemoscope.training.reinforcement.grid.rules import DONE, DROP, FORWARD, PICK_UP, TOGGLE
+from mnemoscope.training.reinforcement.grid.view import visible
+from tests.slow import slow
+
+pytest.importorskip("minigrid", reason="needs mnemoscope[rl]")
+
+PLACES = [place for pair in ROOMS.values() for place in pair]
+
+
+def useful_actions(observations, generator):
+    """Return random actions, most of which walk or use the object in front of the agent."""
+    ahead, number = observations[:, 3, 5, 0].long(), len(observations)
+    random = torch.randint(7, (number,), generator=generator)
+    uses = torch.tensor([PICK_UP, DROP, TOGGLE, DONE])[random % 4]
+    walks = torch.where(torch.rand(number, generator=generator) < 0.6, FORWARD, random % 2)
+    chosen = torch.where((ahead >= 4) & (torch.rand(number, generator=generator) < 0.5), uses, walks)
+    return torch.where(torch.rand(number, generator=generator) < 0.15, random, chosen)
+
+
+@pytest.mark.parametrize(("place", "steps"), [*((place, 40) for place in PLACES), *slow(*((p, 700) for p in PLACES))])
+def test_rooms_repeat_minigrid(place, steps):
+    """Observations, rewards and ends are equal while the pool lasts."""
+    expected, found = Environments(minigrid(place), 4, seed=3), BatchedRoom(place, steps).environments(4, seed=3)
+    generator, rewarded = torch.Generator().manual_seed(1), 0
+    for _ in range(steps):
+        assert torch.equal(found.observations, expected.observations)
+        assert torch.equal(found.started, expected.started)
+        actions = useful_actions(expected.observations, generator)
+        outcomes = found.step(actions), expected.step(actions)
+        assert torch.equal(outcomes[0].rewards, outcomes[1].rewards)
+        assert torch.equal(outcomes[0].ended, outcomes[1].ended)
+        rewarded += int((outcomes[0].rewards > 0).sum())
+    assert rewarded or steps < 700
+
+
+def test_squares_have_the_properties_of_minigrid():
+    """Each object of the rooms can be entered, carried, seen through and toggled as in MiniGrid."""
+    from minigrid.core.grid import Grid
+    from minigrid.core.world_object import Key, WorldObj
+
+    class Toggling:
+        carrying, grid = None, Grid(3, 3)
+
+    known = tables("cpu")
+    assert (known.enterable[EMPTY], known.portable[EMPTY], known.transparent[EMPTY]) == (True, False, 1)
+    for kind in range(2, 10):  # goals are green, lava is red, and only doors have a state
+        colours, states = (
+            {8: (1,), 9: (0,)}.get(kind, range(6)),
+            range(3) if kind == 4 else (0,),
+        )
+        for colour, state in product(colours, states):
+            number, each = code(kind, colour, state), WorldObj.decode(kind, colour, state)
+            assert known.triples[number].tolist() == [kind, colour, state]
+            properties = (each.can_overlap(), each.can_pickup(), each.see_behind())
+            assert (known.enterable[number], known.portable[number], known.transparent[number]) == properties
+            environment = Toggling()
+            environment.grid.set(1, 1, each)
+            each.toggle(environment, (1, 1))
+            left = environment.grid.get(1, 1)
+            assert known.toggled[number] == (EMPTY if left is None else code(*left.encode()))
+            if known.locked[number]:
+                environment.carrying = Key(each.color)
+                each.toggle(environment, (1, 1))
+                assert known.key[number] == code(*environment.carrying.encode())
+                assert known.unlocked[number] == code(*each.encode())
+
+
+def test_the_same_squares_are_hidden_as_in_minigrid():
+    from minigrid.core.grid import Grid
+    from minigrid.core.world_object import Wall
+
+    generator = np.random.default_rng(0)
+    walls = generator.random((60, 7, 7)) < generator.uniform(0.05, 0.6, (60, 1, 1))
+    found = visible(torch.from_numpy(~walls).long())
+    for blocked, seen in zip(walls, found, strict=True):
+        grid = Grid(7, 7)
+        for column, row in zip(*blocked.nonzero(), strict=True):
+            grid.set(int(column), int(row), Wall())
+        assert np.array_equal(seen, grid.process_vis((3, 6)))
+
+
+def test_after_the_last_level_copies_begin_again():
+    rooms = BatchedRoom("GoToDoor-5x5", 6).environments(3)
+    first = rooms.observations
+    for _ in range(2):
+        assert rooms.step(torch.full((3,), DONE)).ended.all()
+    assert torch.equal(rooms.observations, first)
+
+
+def test_restore_continues_at_a_position():
+    levels = generate_levels("DoorKey-5x5", range(8))
+    first, second = GridRooms(levels, 4), GridRooms(levels, 4)
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(9):
+        first.step(useful_actions(first.observations, generator))
+    second.restore(first.position())
+    for _ in range(5):
+        actions = useful_actions(first.observations, generator)
+        outcomes = first.step(actions), second.step(actions)
+        assert torch.equal(first.observations, second.observations)
+        assert torch.equal(outcomes[0].rewards, outcomes[1].rewards)
+    with pytest.raises(ValueError, match="A position of 4 copies does not suit 2 copies of this room"):
+        GridRooms(levels, 2).restore(first.position())
+
+
+def test_unsuitable_rooms_are_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"LavaGapEnv, whose rules are not .* train in minigrid\('LavaGapS5'\)"):
+        generate_levels("LavaGapS5", range(1))
+    with pytest.raises(ValueError, match="3 copies cannot share 4 levels; give a multiple of 3"):
+        GridRooms(generate_levels("MemoryS7", range(4)), 3)
+    with pytest.raises(ValueError, match="in one process, but processes is 2"):
+        train_agent(build_grid_agent("lstm"), BatchedRoom("MemoryS7"), PPO(), tmp_path, processes=2)
+
+
+def test_training_and_playing_in_tensors_equals_that_in_minigrid(tmp_path):
+    ppo, agents = PPO(steps=72, environments=4, rollout=9, minibatches=2, epochs=1, seed=2), []
+    for name, room in (("minigrid", minigrid("GoToDoor-5x5")), ("tensors", BatchedRoom("GoToDoor-5x5", 80))):
+        agents.append(build_grid_agent("memlstm", hidden_size=6, features=8))
+        train_agent(agents[-1], room, ppo, tmp_path / name, progress=False)
+    lines = [(tmp_path / name / "metrics.jsonl").read_text() for name in ("minigrid", "tensors")]
+    assert lines[0] == lines[1]
+    assert json.loads(lines[0].splitlines()[-1])["episodes"] > 0
+    played = [play_episodes(agents[0], room, 4) for room in (minigrid("GoToDoor-5x5"), BatchedRoom("GoToDoor-5x5"))]
+    assert torch.equal(played[0].rewards, played[1].rewards)
+    assert torch.equal(played[0].lengths, played[1].lengths)
