@@ -131,9 +131,10 @@ class LSTM(Cell):
 class HDetach(LSTM):
     """An LSTM that stops the gradient through h, but not through c, at random steps (Kanuparthi et al. 2019).
 
-    In training mode each step draws one random number for the whole batch, from torch's CPU generator: with probability
-    p, h is detached before it enters the gates. The values are those of the LSTM. In evaluation mode the cell is an
-    LSTM, and only then has a fast path. In the paper p is 0.5 for the copy task and 0.25 for MNIST.
+    In training mode each step draws one random number for the whole batch, from torch's generator of the inputs'
+    device: with probability p, h is detached before it enters the gates. The values are those of the LSTM. In
+    evaluation mode the cell is an LSTM, and only then has a fast path. In the paper p is 0.5 for the copy task and 0.25
+    for MNIST.
 
     >>> cell = HDetach(3, 16)
     >>> cell(torch.zeros(4, 3), cell.initial_state(4)).h.shape
@@ -154,8 +155,9 @@ class HDetach(LSTM):
         return us, self._random_step if self.training else step
 
     def _random_step(self, u: Tensor, state: LSTMState) -> LSTMState:
-        detach = torch.rand(()).item() < self.p
-        return self._step(u, state._replace(h=state.h.detach()) if detach else state)
+        # a selection on the device instead of a branch, which would wait for the GPU and forbid CUDA graphs
+        detached = torch.rand((), device=u.device) < self.p
+        return self._step(u, state._replace(h=torch.where(detached, state.h.detach(), state.h)))
 
     def fast_path(self, xs: Tensor, state: LSTMState, mask: Tensor | None) -> FastPath | NoFastPath:
         if self.training:

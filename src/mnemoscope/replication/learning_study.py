@@ -30,8 +30,8 @@ _COLOURS = (*PALETTE, "path", "ink", "muted")
 class LearningStudy(Study):
     """Networks, each a change of one configuration, trained and compared by a score.
 
-    The settings of a preset are `networks`, a table from subjects (or names of networks) to changes of `base`, and
-    `changes`, which apply to all of them.
+    The settings of a preset are `networks`, a table from subjects (or names of networks) to changes of `base`,
+    `changes`, which apply to all of them, and optionally `seeds`, the seeds of networks that run with fewer, by name.
     """
 
     base: RunConfig
@@ -43,9 +43,11 @@ class LearningStudy(Study):
 
     def trials(self, settings: Mapping[str, Any], seeds: Iterable[int]) -> list[Trial]:
         trials, seeds = [], tuple(seeds)
+        seeds_of = settings.get("seeds", {})
         for key, changes in settings["networks"].items():
             subject, config = as_subject(key), asdict(changed(changed(self.base, changes), settings["changes"]))
-            trials += [Trial(subject.name, {**config, "seed": seed}, seed, subject) for seed in seeds]
+            chosen = [seed for seed in seeds if seed in seeds_of.get(subject.network, seeds)]
+            trials += [Trial(subject.name, {**config, "seed": seed}, seed, subject) for seed in chosen]
         return trials
 
     def run(self, trial: Trial, folder: Path, progress: bool) -> dict[str, Any]:

@@ -22,14 +22,21 @@ def thesis(place: str) -> Source:
 
 
 def preset(
-    summary: str, networks: Networks, seeds: int = 1, fewer_seeds: Mapping[str, int] | None = None, **changes: Any
+    summary: str,
+    networks: Networks,
+    seeds: int = 1,
+    fewer_seeds: Mapping[str, int] | None = None,
+    *,
+    first_seed: int = 0,
+    **changes: Any,
 ) -> Preset:
     """Return a preset of a study that trains networks; `changes` of the run configuration apply to all of them.
 
-    `fewer_seeds` is the number of seeds of slow networks, by name; only relational studies heed it.
+    `fewer_seeds` is the number of seeds of slow networks, by name.
     """
-    seeds_of = {network: tuple(range(number)) for network, number in (fewer_seeds or {}).items()}
-    return Preset(summary, {"networks": networks, "changes": changes, "seeds": seeds_of}, tuple(range(seeds)))
+    all_seeds = tuple(range(first_seed, first_seed + seeds))
+    seeds_of = {network: all_seeds[:number] for network, number in (fewer_seeds or {}).items()}
+    return Preset(summary, {"networks": networks, "changes": changes, "seeds": seeds_of}, all_seeds)
 
 
 def recipe(

@@ -96,13 +96,7 @@ class RelationalStudy(LearningStudy):
         return next(iter(self.unseen))
 
     def trials(self, settings: Mapping[str, Any], seeds: Iterable[int]) -> list[Trial]:
-        seeds = tuple(seeds)
-        seeds_of = settings.get("seeds", {})
-        return [
-            with_other_shapes(trial)
-            for trial in super().trials(settings, seeds)
-            if trial.seed in seeds_of.get(trial.subject.network, seeds)
-        ]
+        return [with_other_shapes(trial) for trial in super().trials(settings, seeds)]
 
     def tests(self, task: Task) -> Mapping[str, tuple[Task, Split]]:
         """Return the tests of a trained network: "validation" with the training shapes, and the keys of `unseen`."""
