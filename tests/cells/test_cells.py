@@ -333,6 +333,13 @@ def test_complex_states_lie_flat():
     assert torch.equal(layout.unflatten(layout.flatten(state)), state)
 
 
+@pytest.mark.parametrize("connectivity", [None, ms.connectivity.Fourier(64)], ids=["real", "complex"])
+def test_input_scale_bounds_the_initial_input_weights(connectivity):
+    torch.manual_seed(0)
+    (weights,) = Elman(20, 64, "linear", connectivity, bias=False, input_scale=0.1).drive.parameters()
+    assert 0.099 < weights.abs().max() <= 0.1
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -343,6 +350,7 @@ def test_complex_states_lie_flat():
         (lambda: ms.adapt(lambda x, h: h, state_size=2, bounds=(1, -1)), "low < high"),
         (lambda: Elman(3, 4, nonlinearity="tnah"), "Unknown nonlinearity 'tnah'"),
         (lambda: Elman(3, 4, connectivity=ms.connectivity.Dense(5)), "5 x 5"),
+        (lambda: Elman(3, 4, input_scale=0.0), "input_scale must be positive"),
         (lambda: ms.connectivity.Dense(3, init="magic"), "Unknown initialiser"),
         (lambda: ms.connectivity.Dense(0), "at least one row"),
         (lambda: GRU(0, 4), "input_size must be a whole number, at least 1, but is 0"),

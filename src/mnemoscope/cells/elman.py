@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import reduce
 from itertools import chain
+from math import inf
 
 import torch
 from torch import Tensor, nn
@@ -31,6 +32,8 @@ class Elman(Cell):
         connectivity: the module that yields `V` (N, N); an unconstrained matrix by default. If it is complex, so are
             the states, U and b; inputs are always real.
         bias: whether to add `b`.
+        input_scale: U is initially uniform in [-input_scale, input_scale]; None: 1 / sqrt(input_size), as in
+            `torch.nn.Linear`. `torch.nn.RNN` begins with 1 / sqrt(hidden_size).
 
     >>> cell = Elman(10, 128, nonlinearity="tanh")
     >>> cell(torch.zeros(4, 10), cell.initial_state(4)).shape
@@ -45,9 +48,12 @@ class Elman(Cell):
         nonlinearity: str | Nonlinearity | Callable[[Tensor], Tensor] = "tanh",
         connectivity: nn.Module | None = None,
         bias: bool = True,
+        input_scale: float | None = None,
     ) -> None:
         super().__init__()
         check_whole(1, input_size=input_size, hidden_size=hidden_size)
+        if input_scale is not None and not 0 < input_scale < inf:
+            raise ValueError(f"input_scale must be positive and finite, but is {input_scale}.")
         connectivity = Dense(hidden_size) if connectivity is None else connectivity
         size = getattr(connectivity, "size", hidden_size)
         if size != hidden_size:
@@ -58,6 +64,9 @@ class Elman(Cell):
         if is_complex and activation is not None and not activation.takes_complex:
             raise ValueError(f"{activation.name} is not defined for complex states; choose modrelu, tanh or linear.")
         drive = (ComplexLinear if is_complex else nn.Linear)(input_size, hidden_size, bias=bias)
+        if input_scale is not None:
+            weights = drive.pairs.weight if isinstance(drive, ComplexLinear) else drive.weight
+            nn.init.uniform_(weights, -input_scale, input_scale)
         self._set(drive, connectivity, phi, input_size, hidden_size)
 
     @classmethod

@@ -8,12 +8,13 @@ them.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 
 import torch
 from torch import Tensor
 
-from mnemoscope.base.array_types import Complex, Float
+from mnemoscope.base.array_types import Complex, Float, Int
 
 COMPOSE_8 = sum(1 << 9 * element for element in range(8))
 """First number of the id of compose copy with 8 vectors of 8 elements."""
@@ -176,14 +177,11 @@ class SignedSelection:
             )
         if steps < 0:
             raise ValueError(f"steps must be at least 0, but is {steps}.")
-        s, lags, elements = self.variables, torch.tensor(self.lags), torch.tensor(self.elements)
-        signs = torch.tensor(self.signs, dtype=first.dtype)[:, None]
-        # (time, element, batch): one gather per step
-        sequence = first.new_empty(s + steps, self.size, first[0, ..., 0].numel())
-        sequence[:s] = first.flatten(1, -2).mT if first.dim() > 2 else first[:, :, None]
-        for time in range(s, s + steps):
-            sequence[time] = signs * sequence[time - lags, elements]
-        return sequence.mT.reshape(s + steps, *first.shape[1:])
+        place, sign = _sources(self, steps)
+        vectors = first.movedim(-1, 1).flatten(0, 1)  # (time and element, *batch)
+        signs = sign.to(first).reshape(-1, *(1,) * (vectors.dim() - 1))
+        sequence = (signs * vectors[place]).unflatten(0, (-1, self.size))
+        return sequence.movedim(1, -1).contiguous()
 
     def cycles(self) -> list[Cycle]:
         """Return the cycles of the map from each element to its source; elements on no cycle are forgotten."""
@@ -210,6 +208,23 @@ class SignedSelection:
         """
         parts = [cycle.eigenvalues() for cycle in self.cycles()]
         return torch.cat(parts) if parts else torch.zeros(0, dtype=torch.complex128)
+
+
+@lru_cache(maxsize=32)  # a task draws many batches of the same length
+def _sources(selection: SignedSelection, steps: int) -> tuple[Int[Tensor, " places"], Int[Tensor, " places"]]:
+    """Return the place in [x(1); ...; x(s)] that each element of x(1), ..., x(s + steps) is copied from, and its sign.
+
+    Every element is one of the first s vectors, after some copies: one gather yields the whole sequence.
+    """
+    s, d = selection.variables, selection.size
+    places, signs = [list(range(time * d, (time + 1) * d)) for time in range(s)], [[1] * d for _ in range(s)]
+    for time in range(s, s + steps):
+        origins = [(time - lag, element) for lag, element in zip(selection.lags, selection.elements, strict=True)]
+        places.append([places[before][element] for before, element in origins])
+        signs.append(
+            [sign * signs[before][element] for sign, (before, element) in zip(selection.signs, origins, strict=True)]
+        )
+    return torch.tensor(places).flatten(), torch.tensor(signs).flatten()
 
 
 def companion(F: Float[Tensor, "size columns"]) -> Float[Tensor, "memories memories"]:

@@ -17,6 +17,7 @@ from mnemoscope.drawing.svg import COLOUR, add_legend, style_page_axes
 from mnemoscope.replication.claims import Row, as_subject
 from mnemoscope.replication.study import Finished, Study, Trial
 from mnemoscope.training import NonFiniteLoss, build_model, build_task, train
+from mnemoscope.training.callbacks import Callback
 from mnemoscope.training.run_folder import RunFolder
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class LearningStudy(Study):
         }
         shared = take_trained(config, folder)
         try:
-            trained = train(config, folder, resume=True, progress=progress)
+            trained = train(config, folder, resume=True, progress=progress, callbacks=self.callbacks(trial))
         except NonFiniteLoss as error:
             result |= {"failed": str(error).split(";")[0]}
         else:
@@ -78,6 +79,10 @@ class LearningStudy(Study):
     def environment(self, trial: Trial, folder: Path) -> dict[str, Any]:
         """Return the environment in which the network was trained, which may differ from the current one."""
         return RunFolder(RunConfig(**trial.settings).folder(folder)).read_environment()
+
+    def callbacks(self, trial: Trial) -> Sequence[Callback]:
+        """Return the callbacks of the training of a trial."""
+        return ()
 
     def measure(self, run: Path) -> dict[str, Any]:
         """Return further measurements of a trained network, whose run is in the folder `run`."""

@@ -1,0 +1,88 @@
+"""The table of eigenvalue errors: which weights are evaluated, and the better of two trainings."""
+
+from dataclasses import replace
+
+import pytest
+
+from mnemoscope.base.tensor_files import read_tensors
+from mnemoscope.replication import Finished
+from mnemoscope.studies.karuvally2023 import binding_table, epochs
+from mnemoscope.studies.karuvally2023.binding_table import STUDY, THRESHOLDS
+from mnemoscope.training import load_model
+
+PAPER = STUDY.presets["paper"]
+
+
+def test_the_grid_has_twenty_seeds_where_something_is_learned():
+    trials = STUDY.trials(PAPER.settings, PAPER.seeds)
+    assert len(trials) == 2 * (16 * 20 + 8 * 2)
+    assert all(STUDY.as_published(trial) for trial in trials)
+    assert not any(map(STUDY.as_published, STUDY.trials(STUDY.presets["larger-inputs"].settings, (1,))))
+    assert not any(map(STUDY.as_published, STUDY.trials(STUDY.presets["cpu"].settings, (1,))))
+
+
+def test_the_weights_of_the_evaluated_epoch_are_measured(tmp_path, monkeypatch):
+    monkeypatch.setattr(epochs, "EPOCH", 2)
+    monkeypatch.setattr(binding_table, "PUBLISHED", replace(binding_table.PUBLISHED, steps=14))
+    monkeypatch.setattr(binding_table, "LEARNED", 0.0)  # look for variables in any network
+    trial = STUDY.trials(PAPER.settings, (1,))[0]
+    small = {"variables": 2, "size": 2, "rule": "repeat", "horizon": 4, "test_horizon": 4, "curriculum": "2"}
+    quick = {
+        "device": "cpu",
+        "steps": 14,
+        "batch_size": 8,
+        "hidden_size": 6,
+        "evaluate_every": 2,
+        "task_options": small,
+    }
+    folder = tmp_path / "studies" / "binding-table" / "paper" / "trial"  # as runs of other studies may be copied
+    result = STUDY.run(replace(trial, settings={**trial.settings, **quick}), folder, progress=False)
+    (run,) = folder.glob("*/*/result.json")
+    accuracies = [read_tensors(run.parent / f"epoch_{epoch}.safetensors")[1]["accuracy"] for epoch in range(1, 8)]
+    assert result["epoch"] == epochs.evaluated_epoch(accuracies)
+    model, task, config = load_model(run.parent)
+    assert epochs.load_epoch(model, run.parent, 14) == result["epoch"]
+    assert result["evaluated"] == epochs.evaluated_accuracy(model, task, config, 10)
+    assert (result["status"], result["rule_found"]) == ("none", False)
+
+
+def finished(threshold: float, seed: int, evaluated: float, **result: float) -> Finished:
+    trials = STUDY.trials(PAPER.settings, (seed,))
+    trial = next(each for each in trials if each.name == f"T3, 64 units, L2 0, stages end at {threshold:g}")
+    counts = {"eigenvalues_missing": 0, "eigenvalues_extra": 0, "angle_error": 0.1, "parameters": 5120}
+    found = {"accuracy": 0.7, "status": "explained", "rule_found": True}
+    return Finished(trial, {**counts, **found, "evaluated": evaluated, **result})
+
+
+def test_each_seed_counts_with_the_better_of_its_trainings():
+    low, high = THRESHOLDS
+    results = [
+        finished(low, 1, 0.6),
+        finished(high, 1, 0.995, angle_error=0.003),
+        finished(low, 2, 1.0, angle_error=0.002),
+        finished(high, 2, 1.0, angle_error=0.001, eigenvalues_missing=2),  # left out, as in the table
+    ]
+    accuracy, angle = STUDY.summarise(results)
+    assert accuracy.measured == (0.995, 1.0)
+    assert angle.measured == (0.003, 0.002)
+    assert "stages end at 0.98: last weights 0.7, evaluated epoch 0.998" in accuracy.remark
+    assert "3 of 4 networks learned the task, 2 of them" in angle.remark
+    assert STUDY.figure(results).axes
+
+
+def test_many_values_are_written_as_mean_and_range():
+    rows = STUDY.summarise([finished(0.9, seed, 0.9 + seed / 100) for seed in range(1, 7)])
+    assert rows[0].ours == "0.935 (0.91 to 0.96)"
+    assert rows[1].ours == "none"
+
+
+def test_networks_that_diverged_are_counted():
+    diverged = finished(0.9, 2, 0.0)
+    rows = STUDY.summarise([finished(0.9, 1, 1.0), replace(diverged, result={"failed": "loss nan", "parameters": 1})])
+    assert rows[0].measured == (1.0,)
+    assert "1 did not stay finite" in rows[0].remark
+
+
+@pytest.mark.parametrize(("accuracies", "epoch"), [([0.5] * 10, 5), ([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7], 7)])
+def test_a_later_epoch_is_kept_only_if_it_is_better_than_the_worst(accuracies, epoch):
+    assert epochs.evaluated_epoch(accuracies) == epoch
