@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -16,7 +17,7 @@ import mnemoscope
 from mnemoscope.base import progress
 from mnemoscope.base.files import TEMPORARY_PREFIX
 from mnemoscope.base.progress import Bar, redirect_progress
-from mnemoscope.engines import Job, Local, Outcome, Progress, build_engine
+from mnemoscope.engines import Job, Local, Outcome, Progress, build_engine, local
 from mnemoscope.engines.local import available_cores
 from mnemoscope.engines.ray_cluster import _check_reachable, pack_folder, unpack_folder
 from mnemoscope.replication import run_study
@@ -35,8 +36,8 @@ def job(name, root="", **arguments):
     return Job(f"{name} {arguments}", f"engine_jobs:{name}", arguments, str(root))
 
 
-def ended(engine, jobs):
-    return [event for event in engine.events(jobs) if isinstance(event, Outcome)]
+def ended(engine, jobs, *seconds):
+    return [event for event in engine.events(jobs, *seconds) if isinstance(event, Outcome)]
 
 
 def test_an_unreachable_ray_cluster_is_reported():
@@ -148,6 +149,21 @@ def test_closing_the_events_stops_the_jobs(tmp_path):
         time.sleep(0.01)
     outcomes.close()
     assert (tmp_path / "checkpoint").exists()
+
+
+def test_after_the_time_running_jobs_are_interrupted_and_no_more_start(tmp_path, monkeypatch):
+    monkeypatch.setattr(local, "STOP_TIMEOUT", 0.2)
+    long = replace(job("write", tmp_path, number=0), least_seconds=1000.0)
+    running = [job("interrupted", tmp_path), job("stubborn", tmp_path)]
+    outcomes = ended(Local(2), [long, *running, job("write", tmp_path, number=1)], 0.3)
+    assert {outcome.job.target for outcome in outcomes} == {each.target for each in running}
+    assert all(outcome.interrupted for outcome in outcomes)
+    assert not (tmp_path / "begun").exists()
+
+
+def test_jobs_that_end_before_the_time_are_not_interrupted(tmp_path):
+    outcomes = ended(Local(2), [job("write", tmp_path, number=0), job("fail", words="not so")], 1000.0)
+    assert [outcome.interrupted for outcome in outcomes] == [False, False]
 
 
 SUPERVISOR = """

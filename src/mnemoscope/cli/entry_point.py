@@ -26,6 +26,7 @@ from mnemoscope.cli.compare import CompareRuns
 from mnemoscope.cli.inspections import Inspect
 from mnemoscope.cli.lists import List
 from mnemoscope.cli.recordings import DescribeRecording, FitRecording
+from mnemoscope.cli.replicate import Replicate
 from mnemoscope.cli.sweep import RunSweep
 from mnemoscope.cli.tables import Runs, Scoreboard, Studies
 from mnemoscope.config import PRESETS, RunConfig
@@ -64,6 +65,7 @@ _COMMANDS = {
     "study": RunStudy,
     "studies": Studies,
     "scoreboard": Scoreboard,
+    "replicate": Replicate,
     "runs": Runs,
     "cite": Cite,
 }
@@ -103,9 +105,7 @@ def _run(words: list[str]) -> int:
     except OtherRankError:
         return 0  # another process failed, and torchrun names it
     except KeyboardInterrupt as stop:
-        advice = " Finished runs are kept; the same command with --resume runs the rest."
-        many_runs = isinstance(command, RunStudy | RunSweep)
-        print(f"\n{str(stop) or 'Stopped.' + advice * many_runs}", file=sys.stderr)
+        print(f"\n{str(stop) or 'Stopped.' + _advice(command)}", file=sys.stderr)
         return exit_code(stop)
     except (ValueError, LookupError, OSError, ImportError, ArithmeticError, RuntimeError, MemoryError) as error:
         if os.environ.get("MNEMOSCOPE_TRACEBACK"):
@@ -117,6 +117,14 @@ def _run(words: list[str]) -> int:
             message = f"{error.reason} {WITHOUT_PLUGINS}, type:\n{error.command(words)}"
         print(printable(f"{program}: {message or type(error).__name__}"), file=sys.stderr)
         return 1 if isinstance(error, ArithmeticError | RuntimeError | MemoryError) else 2
+
+
+def _advice(command: Any) -> str:
+    """Return how to continue a command of many runs that was stopped."""
+    if not isinstance(command, RunStudy | RunSweep | Replicate):
+        return ""
+    again = "the same command" if isinstance(command, Replicate) else "the same command with --resume"
+    return f" Finished runs are kept; {again} runs the rest."
 
 
 def _without_clock(command: Any) -> AbstractContextManager[None]:

@@ -34,6 +34,8 @@ class Job:
     """Folder of all runs."""
     folder: str = ""
     """Folder below the root that holds all files of this job; no other job writes there."""
+    least_seconds: float = 0.0
+    """Time below which it is no use to start the job, as it would be interrupted before it has made progress."""
 
     def __post_init__(self) -> None:
         if not all(self.target.partition(":")):
@@ -76,6 +78,8 @@ class Outcome:
     """The error in one line; None after success."""
     log: str = ""
     """Last lines of the job's output, after an error."""
+    interrupted: bool = False
+    """Whether the job was interrupted because the time was over; it continues when it is run again."""
 
     def save_log(self, path: Path) -> str:
         """Write the log to a file, and return the error in one line that names the file."""

@@ -31,7 +31,7 @@ class JobDisplay:
                 if line := self.lines.pop(id(event.job), None):
                     line.close()
                 self.bar.update()
-                if event.error is not None:
+                if event.error is not None and not event.interrupted:
                     self.bar.write(f"{event.job.name}: {event.error}", file=sys.stderr)
                 yield event
 

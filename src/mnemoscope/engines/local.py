@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import Generator, Sequence
+from math import inf, isinf
 from pathlib import Path
 
 from mnemoscope.base.validation import check_whole
@@ -26,6 +27,8 @@ sys.path += [folder for folder in sys.argv[1:] if folder not in sys.path]
 from mnemoscope.engines.worker import main
 sys.exit(main())"""
 """Program of a worker. It also finds the modules that this process can import, but Python's and packages' first."""
+INTERRUPTED = 128 + signal.SIGINT
+"""Exit code of a job that was interrupted and has reported it."""
 STOP_TIMEOUT = 30.0
 """Time that an interrupted job has to write a checkpoint, in seconds."""
 
@@ -50,18 +53,35 @@ class Local:
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
         self.gpus = (visible.split(",") if visible else [str(n) for n in range(gpus)])[:gpus]
 
-    def events(self, jobs: Sequence[Job]) -> Generator[Event]:
+    def events(self, jobs: Sequence[Job], seconds: float | None = None) -> Generator[Event]:
+        """Run the jobs, and yield events as they happen: progress now and then, and an `Outcome` for each ended job.
+
+        Args:
+            jobs: the jobs, in the order in which they start.
+            seconds: time after which the running jobs are interrupted, so that they write checkpoints. No job starts
+                that needs more than the time left, and a job that did not start has no outcome. None: no limit.
+
+        """
         waiting, running = deque(jobs), set[_Process]()
         free_slots = list(range(self.max_jobs))
+        end = inf if seconds is None else time.monotonic() + seconds
         with selectors.DefaultSelector() as selector:
             try:
-                while waiting or running:
+                while True:
                     while waiting and free_slots:
+                        job = waiting.popleft()
+                        if job.least_seconds > end - time.monotonic():
+                            continue
                         slot = free_slots.pop(0)
-                        process = _Process(waiting.popleft(), slot, self._environment(slot))
+                        process = _Process(job, slot, self._environment(slot))
                         running.add(process)
                         selector.register(process.messages, selectors.EVENT_READ, process)
-                    for key, _ in selector.select():
+                    if not running:
+                        return
+                    if time.monotonic() >= end:
+                        waiting.clear()
+                        end = _interrupt(running)
+                    for key, _ in selector.select(None if isinf(end) else max(0.0, end - time.monotonic())):
                         process = key.data
                         yield from process.read()
                         if not process.ended:
@@ -86,7 +106,7 @@ class _Process:
     def __init__(self, job: Job, slot: int, environment: dict[str, str]) -> None:
         self.job, self.slot, self.started = job, slot, time.perf_counter()
         self.error: str | None = None
-        self.done = self.ended = False
+        self.done = self.ended = self.interrupted = False
         self.rest = b""
         self.log = tempfile.TemporaryFile()  # noqa: SIM115 (open as long as the process runs)
         self.process = subprocess.Popen(
@@ -129,7 +149,8 @@ class _Process:
         self.messages.close()
         with self.log:
             seconds = time.perf_counter() - self.started
-            return Outcome(self.job, seconds, error, "" if error is None else self._log_tail())
+            interrupted = self.interrupted and not self.done and (self.error is None or code == INTERRUPTED)
+            return Outcome(self.job, seconds, error, "" if error is None else self._log_tail(), interrupted)
 
     def _log_tail(self) -> str:
         size = self.log.seek(0, os.SEEK_END)
@@ -144,11 +165,22 @@ def _exit_description(code: int) -> str:
     return f"killed by {signal.Signals(-code).name}{hint}"
 
 
+def _interrupt(running: set[_Process]) -> float:
+    """Interrupt the processes so that each can write a checkpoint, or kill those that have had the time.
+
+    Returns:
+        The time at which to do so again.
+
+    """
+    for process in running:
+        process.process.send_signal(signal.SIGKILL if process.interrupted else signal.SIGINT)
+        process.interrupted = True
+    return time.monotonic() + STOP_TIMEOUT
+
+
 def _stop(running: set[_Process]) -> None:
     """Interrupt the processes so that each can write a checkpoint, and kill those that take too long."""
-    for process in running:
-        process.process.send_signal(signal.SIGINT)
-    deadline = time.monotonic() + STOP_TIMEOUT
+    deadline = _interrupt({process for process in running if not process.interrupted})
     for process in running:
         try:
             process.process.wait(max(0.0, deadline - time.monotonic()))

@@ -35,6 +35,7 @@ class LearningStudy(Study):
     `changes`, which apply to all of them, and optionally `seeds`, the seeds of networks that run with fewer, by name.
     """
 
+    resumes = True
     base: RunConfig
     score: str
     """Which of the task's scores is compared, or "loss"."""

@@ -58,14 +58,30 @@ def read_results(results: str | Path | None, root: str | Path | None) -> tuple[l
     return found, problems
 
 
+def results_file(results: str | Path, study: str, preset: str) -> Path:
+    """Return the file with the results of a preset."""
+    return Path(results) / f"{study}.{preset}.json"
+
+
+def stored_trials(path: Path, study: Study) -> list[Finished]:
+    """Return the trials of a file of results."""
+    return _finished(read_json(path, Summary), study.subjects())
+
+
+def stored_environments(path: Path) -> list[dict[str, Any]]:
+    """Return the environments of a file of results, which no newer version may have written."""
+    environments = read_json(path, Summary).get("environments", [])
+    if newer := next(filter(None, map(written_by_newer, environments)), ""):
+        raise ValueError(f"{path} was {newer}: nothing was written. Use that version.")
+    return environments
+
+
 def rewrite_results(results: str | Path) -> None:
     """Rewrite every file of results with the rows of the current code; the measurements stay."""
     for held in find_study_results(results):
         content = read_json(held.path, Summary)
         study: Study = registry.studies.load(held.study)
-        environments = content.get("environments", [])
-        if newer := next(filter(None, map(written_by_newer, environments)), ""):
-            raise ValueError(f"{held.path} was {newer}: nothing was written. Use that version.")
+        environments = stored_environments(held.path)
         try:
             finished = _finished(content, study.subjects())
             summary = summary_of(study, held.preset, finished, study.summarise(finished), environments)
@@ -101,11 +117,13 @@ def _read(held: StoredResults, subjects_of: Callable[[Study], dict[str, Subject]
 
 def _finished(content: Mapping[str, Any], subjects: Mapping[str, Subject]) -> list[Finished]:
     """Read the trials of a file; their subjects come from the study's grid, since a file may lack them."""
-    finished = []
+    finished, environments = [], content.get("environments", [])
     for each in content["trials"]:
         name, settings, seed = (each["trial"][key] for key in ("name", "settings", "seed"))
         trial = Trial(name, settings, seed, subjects.get(name, Subject(network=name)))
-        finished.append(Finished(trial, each["result"]))
+        position = each.get("environment", 0 if len(environments) == 1 else None)
+        known = position is not None and 0 <= position < len(environments)
+        finished.append(Finished(trial, each["result"], environments[position] if known else {}))
     return finished
 
 

@@ -138,33 +138,36 @@ def run_trial(study: str, preset: str, seed: int, trial: str, root: str) -> None
     (folder / FAILED).unlink(missing_ok=True)  # log of an earlier attempt
 
 
+def trial_job(study: Study, preset: str, trial: Trial, root: str | Path) -> Job:
+    """Return the job that runs a trial of a preset."""
+    return Job(
+        f"{trial.name}, seed {trial.seed}",
+        "mnemoscope.replication.runner:run_trial",
+        {"study": study.name, "preset": preset, "seed": trial.seed, "trial": trial.hash},
+        str(root),
+        str(trial_files.study_folder(study, preset, "") / trial.hash),
+    )
+
+
 def _run_on_engine(
     engine: Engine, study: Study, preset: str, trials: Sequence[Trial], root: str | Path, progress: bool
 ) -> list[Outcome]:
-    jobs = [
-        Job(
-            f"{trial.name}, seed {trial.seed}",
-            "mnemoscope.replication.runner:run_trial",
-            {"study": study.name, "preset": preset, "seed": trial.seed, "trial": trial.hash},
-            str(root),
-            str(trial_files.study_folder(study, preset, "") / trial.hash),
-        )
-        for trial in trials
-    ]
+    jobs = [trial_job(study, preset, trial, root) for trial in trials]
     display = JobDisplay(study.name, len(jobs), progress)
     return list(display.outcomes(engine.events(jobs)))
 
 
 def _check_device(study: Study, preset: str, trials: Sequence[Trial], engine: Engine) -> None:
     """Fail early if a local run needs a GPU; the machines of a cluster may have one."""
-    if not _need_gpu(trials) or not isinstance(engine, InProcess | Local) or torch.cuda.is_available():
+    if not need_gpu(trials) or not isinstance(engine, InProcess | Local) or torch.cuda.is_available():
         return
-    others = [name for name, each in study.presets.items() if not _need_gpu(study.trials(each.settings, (0,)))]
+    others = [name for name, each in study.presets.items() if not need_gpu(study.trials(each.settings, (0,)))]
     raise ValueError(
         f"The preset {preset!r} of the study {study.name!r} needs a GPU, and torch finds none here. Without one there "
         f"are the presets {', '.join(others)}; --engine ray and slurm may find one elsewhere."
     )
 
 
-def _need_gpu(trials: Sequence[Trial]) -> bool:
+def need_gpu(trials: Sequence[Trial]) -> bool:
+    """Return whether any of the trials runs on a GPU."""
     return any(trial.settings.get("device") == "cuda" for trial in trials)

@@ -72,6 +72,8 @@ class Study(ABC):
     """Names of the lenses that its trials use."""
     caption: str = ""
     """Caption of the figure."""
+    resumes: bool = False
+    """Whether an interrupted trial leaves a checkpoint, from which it continues when it is run again."""
 
     def trials(self, settings: Mapping[str, Any], seeds: Iterable[int]) -> list[Trial]:
         """Return the grid of trials: by default `cases`, a table from subjects (or names) to settings of a trial."""

@@ -82,17 +82,25 @@ def summary_of(
     environments: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
     """Return the content of `summary.json`; a file of `results/` is a copy of one."""
+    different = [each for n, each in enumerate(environments) if each not in environments[:n]]
     return {
         "study": study.name,
         "preset": preset,
         "command": command_of(study, preset, finished),
         "of the preset": preset_progress(study, preset, finished),
         "not run": missing_trials(study, preset, finished),
-        "environments": [each for n, each in enumerate(environments) if each not in environments[:n]],
+        "environments": different,
         "claims": [claim_as_json(claim) for claim in study.claims],
         "rows": [row_as_json(row) for row in rows],
-        "trials": [{"trial": trial_as_json(each.trial), "result": each.result} for each in finished],
+        "trials": [_finished_as_json(each, different) for each in finished],
     }
+
+
+def _finished_as_json(finished: Finished, environments: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return a finished trial as plain data, with the position of its environment if there are several."""
+    several = len(environments) > 1 and finished.environment in environments
+    position = {"environment": environments.index(finished.environment)} if several else {}
+    return {"trial": trial_as_json(finished.trial), **position, "result": finished.result}
 
 
 def claim_as_json(claim: Claim) -> dict[str, Any]:

@@ -43,10 +43,16 @@ class StoredTrial(TypedDict):
 
 
 class FinishedTrial(TypedDict):
-    """A trial of a study and its measurements, in the results of the study."""
+    """A trial of a study and its measurements."""
 
     trial: StoredTrial
     result: dict[str, Any]
+
+
+class SummaryTrial(FinishedTrial, total=False):
+    """A finished trial in the results of a study; its environment is a position in their environments."""
+
+    environment: int
 
 
 class TrialFile(FinishedTrial, total=False):
@@ -85,7 +91,7 @@ _OptionalSummary = TypedDict(
 class Summary(_OptionalSummary):
     """summary.json of a study; a file of results is a copy of one."""
 
-    trials: list[FinishedTrial]
+    trials: list[SummaryTrial]
 
 
 class SweepFile(TypedDict, total=False):

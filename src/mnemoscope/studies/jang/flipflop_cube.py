@@ -43,6 +43,7 @@ class FlipFlopCube(Study):
     """Train networks on the 3-bit flip-flop and count their fixed points by unstable directions."""
 
     name = "flipflop-cube"
+    resumes = True
     title = "The cube of a 3-bit flip-flop"
     question = "How many fixed points does a network that holds three bits have, and is the set complete?"
     claims = (

@@ -72,6 +72,7 @@ class MiniGrid(Study):
     """Train agents in the small version of an environment, and test them in the large one."""
 
     name = "minigrid"
+    resumes = True
     title = "Rooms larger than those of training"
     question = (
         "Does an agent that attends to few of its past states do better in larger rooms than one that attends to all?"

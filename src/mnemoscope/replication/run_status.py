@@ -1,0 +1,164 @@
+"""The state of the run list: which trials are in the results, with their device time, and what is left."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mnemoscope.base.files import write_output
+from mnemoscope.replication.results import results_file, stored_trials
+from mnemoscope.replication.run_list import PlannedRun
+from mnemoscope.replication.study import Finished
+
+HEADINGS = (
+    "study",
+    "preset",
+    "trials",
+    "seeds",
+    "done",
+    "left",
+    "estimated",
+    "measured",
+    "device hours left",
+    "decides",
+)
+FILE = "RUNS.md"
+"""File of the status in the folder of results."""
+COMMAND = "mnemoscope replicate --markdown results/RUNS.md"
+LEAD = (
+    "The trials of [run_list.toml](run_list.toml), the most telling rows of the [scoreboard](../SCOREBOARD.md) first. "
+    "Estimated is the device time of all trials of a row; measured is that of its trials in the results, whose "
+    "trainings recorded it. On a GPU that runs several trainings at a time, hours pass faster than device hours."
+)
+
+
+@dataclass(frozen=True)
+class RunStatus:
+    """How much of an entry of the run list is done."""
+
+    planned: PlannedRun
+    done: Sequence[Finished]
+    """Trials that are in the results."""
+
+    @property
+    def left(self) -> int:
+        """Number of trials that are not in the results."""
+        return len(self.planned.trials) - len(self.done)
+
+    @property
+    def estimated(self) -> float:
+        """Estimated device time of all trials, in seconds."""
+        return len(self.planned.trials) * self.planned.seconds
+
+    @property
+    def measured(self) -> float:
+        """Device time of the trials that recorded it, in seconds."""
+        return sum(each.result.get("seconds", 0.0) for each in self.done)
+
+    @property
+    def unrecorded(self) -> int:
+        """Number of trials in the results without a device time, such as those that did not stay finite."""
+        return sum("seconds" not in each.result for each in self.done)
+
+    @property
+    def seconds_left(self) -> float:
+        """Device time of what is left, in seconds, by the mean of the recorded trials, or as estimated without any."""
+        known = len(self.done) - self.unrecorded
+        return self.left * (self.measured / known if known else self.planned.seconds)
+
+
+def find_status(planned: Sequence[PlannedRun], results: str | Path) -> list[RunStatus]:
+    """Compare a run list with the results."""
+    stored: dict[Path, dict[str, Finished]] = {}
+    status = []
+    for each in planned:
+        path = results_file(results, each.study.name, each.preset)
+        if path not in stored:
+            found = stored_trials(path, each.study) if path.exists() else []
+            stored[path] = {one.trial.hash: one for one in found}
+        hashes = [trial.hash for trial in each.trials]
+        status.append(RunStatus(each, [stored[path][one] for one in hashes if one in stored[path]]))
+    return status
+
+
+def status_table(status: Sequence[RunStatus]) -> list[dict[str, str]]:
+    """Return the status as rows of text, with the totals last."""
+    rows = [
+        _row(
+            each.planned.study.name,
+            each.planned.preset,
+            _names(each.planned),
+            _numbers(each.planned.seeds),
+            each.planned.why,
+            [each],
+        )
+        for each in status
+    ]
+    number = sum(len(each.planned.trials) for each in status)
+    return [*rows, _row("all", "", f"{number}", "", "", status)]
+
+
+def write_status(path: str | Path, status: Sequence[RunStatus]) -> Path:
+    """Write the status as a Markdown table."""
+    lines = ["# Runs", "", _totals(status), "", LEAD, "", f"Written by `{COMMAND}`.", ""]
+    cells = [HEADINGS, ["---"] * len(HEADINGS), *(row.values() for row in status_table(status))]
+    lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in cells]
+    write_output(Path(path), ("\n".join(lines) + "\n").encode())
+    return Path(path)
+
+
+def _totals(status: Sequence[RunStatus]) -> str:
+    done, left = sum(len(each.done) for each in status), sum(each.left for each in status)
+    hours = sum(each.seconds_left for each in status) / 3600
+    rest = f"The other {left} would take about {hours:,.0f} device hours." if left else "None is left."
+    return f"Of {done + left} planned trials, {done} are done. {rest}"
+
+
+def _row(study: str, preset: str, trials: str, seeds: str, why: str, status: Sequence[RunStatus]) -> dict[str, str]:
+    unrecorded = sum(each.unrecorded for each in status)
+    note = f", {unrecorded} without a record" if unrecorded else ""
+    hours = sum(each.seconds_left for each in status) / 3600
+    values = (
+        study,
+        preset,
+        trials,
+        seeds,
+        f"{sum(len(each.done) for each in status)}",
+        f"{sum(each.left for each in status)}",
+        _duration(sum(each.estimated for each in status)),
+        _duration(sum(each.measured for each in status)) + note if any(each.done for each in status) else "",
+        f"{hours:.2g}" if 0 < hours < 10 else f"{hours:,.0f}" * (hours > 0),
+        why,
+    )
+    return dict(zip(HEADINGS, values, strict=True))
+
+
+def _names(planned: PlannedRun) -> str:
+    return "; ".join(dict.fromkeys(trial.name for trial in planned.trials))
+
+
+def _duration(seconds: float) -> str:
+    """Return a time in the unit that suits it.
+
+    >>> _duration(95), _duration(5400)
+    ('95 s', '1.5 h')
+    """
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 3600 else f"{seconds / 3600:.1f} h"
+
+
+def _numbers(values: Sequence[int]) -> str:
+    """Return whole numbers as text, with ranges.
+
+    >>> _numbers((0, 1, 2, 5))
+    '0 to 2, 5'
+    """
+    runs: list[list[int]] = []
+    for value in sorted(values):
+        if runs and value == runs[-1][-1] + 1:
+            runs[-1].append(value)
+        else:
+            runs.append([value])
+    return ", ".join(f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs)
