@@ -16,12 +16,13 @@ from mnemoscope.kernels import triton_full_attention
 from tests.kernels.test_triton_screened import DEVICE, assert_near, moved
 
 
-def problem(cell, additive, time, given, size=5, batch=2):
+def problem(cell, additive, time, given, size=5, batch=2, empty=0):
     torch.manual_seed(size + time)
     gates = 4 * size if cell == "lstm" else size
     us = torch.randn(time, batch, gates)
     c = torch.randn(batch, size) if cell == "lstm" else None
-    start = HistoryStart(torch.randn(batch, size), c, torch.randn(batch, given, 2 * size))
+    filled = (torch.arange(batch * given).view(batch, given) >= empty).float() if empty else None  # the first are empty
+    start = HistoryStart(torch.randn(batch, size), c, torch.randn(batch, given, 2 * size), filled)
     bias = 0.3 * torch.randn(size) if cell == "modrelu" else None
     square = [torch.randn(rows, size) / size**0.5 for rows in (gates, size, size)]
     return us, start, Weights(square[0], bias, *square[1:], 3 * torch.randn(size) if additive else None)
@@ -47,12 +48,21 @@ def compare(passes, options, additive, time, given, bound=2e-5, **sizes):
 
 
 @pytest.mark.parametrize(
-    ("cell", "additive", "given", "time"),
-    [("lstm", True, 3, 5), *slow(("modrelu", False, 0, 7), ("tanh", True, 33, 40), ("logistic", False, 5, 3))],
+    ("cell", "additive", "given", "time", "empty"),
+    [
+        ("lstm", True, 3, 5, 4),  # the first member has no row, and the second lacks one
+        *slow(
+            ("lstm", True, 3, 5, 0),
+            ("modrelu", False, 0, 7, 0),
+            ("tanh", True, 33, 40, 0),
+            ("tanh", True, 70, 40, 100),
+            ("logistic", False, 5, 3, 2),
+        ),
+    ],
 )
-def test_the_kernels_of_full_attention_equal_the_cpu_steps(cell, additive, given, time, monkeypatch):
+def test_the_kernels_of_full_attention_equal_the_cpu_steps(cell, additive, given, time, empty, monkeypatch):
     monkeypatch.setattr(triton_full_attention, "AT_ONCE", 4 * 2 * 25)  # chunks of 4 steps
-    compare(FULL, FullAttention(cell, 0.5), additive, time, given)
+    compare(FULL, FullAttention(cell, 0.5), additive, time, given, empty=empty)
 
 
 @pytest.mark.parametrize(

@@ -345,10 +345,25 @@ def test_the_last_state_alone_has_a_gradient():
     assert gap(*([torch.autograd.grad(end, xs)[0]] for end in ends)) <= 1e-12
 
 
+@pytest.mark.parametrize("alignment", ["additive", "dot"])
+def test_fused_full_attention_ignores_empty_slots(alignment):
+    cell = Attentive(LSTM(5, 12), FullHistory(), alignment=alignment).double()
+    xs = torch.randn(6, 3, 5, dtype=torch.float64, requires_grad=True)
+    found = []
+    for backend in ("loop", "fused"):
+        state = ms.scan(cell, xs[:3], backend="loop")[1]
+        state = state._replace(filled=torch.tensor([[0, 0, 0], [1, 0, 1], [1, 1, 1]], dtype=torch.float64))
+        assert cell.fast_path(xs[3:], state, None).name == "scan with full attention (lstm, cpu)"
+        outputs, last = ms.scan(cell, xs[3:], state, backend=backend)
+        total = (outputs * torch.arange(12.0)).sum() + sum(part.square().sum() for part in leaves(last.inner))
+        found.append([outputs, *leaves(last), *torch.autograd.grad(total, [xs, *cell.parameters()])])
+    assert gap(*found) <= 1e-11
+
+
 @pytest.mark.parametrize(
     ("past", "change", "reason"),
     [
-        (FullHistory(), {"filled": 0}, "empty"),
+        (FullHistory(), {"filled": 0.5}, "filled in part"),
         (SparseBacktracking(1), {"filled": 0}, "empty"),
         (SparseBacktracking(2), {"phase": 1}, "at different steps"),
         (SparseBacktracking(2, 3, 4, "released"), {}, "only attention with"),

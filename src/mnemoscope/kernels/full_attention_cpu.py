@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 import torch
 from torch import Tensor
 
@@ -35,7 +37,7 @@ def forward_on_cpu(us: Tensor, start: HistoryStart, weights: Weights, options: F
         row, past = rows[:, given + t], rows[:, : given + t + 1]
         row[:, :size] = h
         row[:, size:] = h @ key
-        scores, _ = _scores(room, z[:, width:], past[..., size:], weights.direction)
+        scores, _ = _scores(room, z[:, width:], past[..., size:], weights.direction, start.filled)
         norms[t] = scores.logsumexp(1)
         attention = scores.sub_(norms[t].unsqueeze(1)).exp_()
         torch.bmm(attention.unsqueeze(1), past[..., :size], out=contexts[t].unsqueeze(1))
@@ -71,7 +73,7 @@ def backward_on_cpu(
         g = into_outputs[t] + s
         if options.scale != 1:
             g.mul_(options.scale)
-        scores, compared = _scores(room, query, keys, weights.direction)
+        scores, compared = _scores(room, query, keys, weights.direction, start.filled)
         a = torch.exp(scores.sub_(trace.norms[t].unsqueeze(1)))
         of_context = (g * trace.contexts[t]).sum(1, keepdim=True)
         de = torch.bmm(trace.rows[:, :n, :size], g.unsqueeze(2)).squeeze(2).sub_(of_context).mul_(a)
@@ -112,11 +114,19 @@ def _sum_of_steps(factors: Tensor, vectors: Tensor, steps: slice, row: int) -> F
 
 
 def _scores(
-    room: Tensor, query: Tensor, keys: Float[Tensor, "batch slots hidden"], direction: Tensor | None
+    room: Tensor,
+    query: Tensor,
+    keys: Float[Tensor, "batch slots hidden"],
+    direction: Tensor | None,
+    filled: Float[Tensor, "batch given"] | None,
 ) -> tuple[Float[Tensor, "batch slots"], Tensor]:
-    """Return the scores, and for the additive alignment the tanh in them, in `room`."""
+    """Return the scores, -inf for empty rows, and for the additive alignment the tanh in them, in `room`."""
     if direction is None:
-        return torch.bmm(keys, (query * query.shape[-1] ** -0.5).unsqueeze(2)).squeeze(2), keys
-    compared = room[: keys.numel()].view(keys.shape)
-    torch.add(query.unsqueeze(1), keys, out=compared).tanh_()
-    return compared @ direction, compared
+        scores, compared = torch.bmm(keys, (query * query.shape[-1] ** -0.5).unsqueeze(2)).squeeze(2), keys
+    else:
+        compared = room[: keys.numel()].view(keys.shape)
+        torch.add(query.unsqueeze(1), keys, out=compared).tanh_()
+        scores = compared @ direction
+    if filled is not None:
+        scores[:, : filled.shape[1]].masked_fill_(filled == 0, -inf)
+    return scores, compared

@@ -23,7 +23,9 @@ class HistoryStart(NamedTuple):
     c: Float[Tensor, "batch hidden"] | None
     """Memory of an LSTM."""
     rows: Float[Tensor, "batch slots width"]
-    """The rows before the first step; none is empty."""
+    """The rows before the first step."""
+    filled: Float[Tensor, "batch slots"] | None = None
+    """1 where a row of the start holds a state, 0 where it is empty; None: none is empty."""
 
 
 OutputGradients = tuple[Tensor, Tensor | None, Tensor | None, Tensor | None]
@@ -67,7 +69,7 @@ def history_scan(
 class _HistoryScan(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, passes: Passes, options: Any, us: Tensor, *tensors: Any) -> tuple[Tensor | None, ...]:
-        start, weights = HistoryStart(*tensors[:3]), Weights(*tensors[3:])
+        start, weights = HistoryStart(*tensors[:4]), Weights(*tensors[4:])
         with useful_threads(start.s):
             run = passes.kernels().forward if us.is_cuda else passes.forward_on_cpu
             trace = run(us, start, weights, options)
@@ -80,7 +82,7 @@ class _HistoryScan(torch.autograd.Function):
     def backward(ctx: Any, *grads: Any) -> Any:
         refuse_second_derivatives()
         passes, saved = ctx.passes, ctx.saved_tensors
-        start, weights, trace = HistoryStart(*saved[:3]), Weights(*saved[3:8]), passes.trace(*saved[8:])
+        start, weights, trace = HistoryStart(*saved[:4]), Weights(*saved[4:9]), passes.trace(*saved[9:])
 
         def pull(outputs: Tensor | None, *others: Tensor | None) -> tuple[Tensor | None, ...]:
             with useful_threads(start.s):
@@ -108,6 +110,7 @@ def _products(
         gradients.s,
         gradients.c,
         gradients.rows[:, :given],
+        None,
         gradients.drive.flatten(0, 1).T @ before,
         bias,
         gradients.queries.flatten(0, 1).T @ queried,

@@ -51,7 +51,8 @@ def forward(us: Tensor, start: HistoryStart, weights: Weights, options: FullAtte
     c = us.new_empty(time, batch, size) if lstm else None
     trace = Trace(outputs, queries, contexts, us.new_empty(time, batch), rows, gates, c)
     sizes = (time, batch, given, size, options.scale, size**-0.5)
-    _launch(_forward, (batch,), (us, start.s, start.c, *transposed(weights), *trace), sizes, options, weights)
+    tensors = (us, start.s, start.c, start.filled, *transposed(weights), *trace)
+    _launch(_forward, (batch,), tensors, sizes, options, weights, start)
     return trace
 
 
@@ -72,33 +73,40 @@ def backward(
     c = torch.zeros_like(start.s) if into_c is None else into_c.clone(memory_format=torch.contiguous_format)
     rows = torch.zeros_like(trace.rows) if into_rows is None else into_rows.clone(memory_format=torch.contiguous_format)
     known = (weights.direction, trace.queries, trace.contexts, trace.norms, trace.rows)
+    filled = None if start.filled is None else start.filled.contiguous()
     steps = (into_outputs, into_h, start.c, *weights[:4], trace.gates, trace.c)
     steps = tuple(None if tensor is None else tensor.contiguous() for tensor in steps)  # once for all chunks
     for end in range(time, 0, -chunk):
         begin = max(0, end - chunk)
         sizes = (begin, end, time, batch, given, size, options.scale, size**-0.5)
-        _launch(_linearise, (end - begin, batch), (*known, matrices), sizes, options, weights)
+        _launch(_linearise, (end - begin, batch), (filled, *known, matrices), sizes, options, weights, start)
         results = (matrices, gs, drive, into_queries, rows, directions[-1], s, c)
-        _launch(_backward, (batch,), (*steps, *known, *results), sizes, options, weights)
+        _launch(_backward, (batch,), (*steps, *known, *results), sizes, options, weights, start)
         if given + begin:
             programs = (triton.cdiv(given + begin, ROWS["_spread"]), batch)
-            _launch(_spread, programs, (*known, gs, rows, directions), sizes, options, weights)
+            _launch(_spread, programs, (filled, *known, gs, rows, directions), sizes, options, weights, start)
     direction = None if weights.direction is None else directions.sum((0, 1))
     return HistoryGradients(drive, into_queries, direction, s, c if options.cell == "lstm" else None, rows)
 
 
 def _launch(
-    kernel: Any, programs: tuple, tensors: tuple, sizes: tuple, options: FullAttention, weights: Weights
+    kernel: Any,
+    programs: tuple,
+    tensors: tuple,
+    sizes: tuple,
+    options: FullAttention,
+    weights: Weights,
+    start: HistoryStart,
 ) -> None:
     """Run the kernel; the first tensor also stands for those that are None."""
     like = next(tensor for tensor in tensors if tensor is not None)
     columns = max(16, triton.next_power_of_2(weights.key.shape[0]))
-    cell = {"CELL": options.cell} if "CELL" in kernel.arg_names else {}
+    flags = {"CELL": options.cell, "MASKED": start.filled is not None}
     with on_device(like):
         kernel[programs](
             *(like if tensor is None else tensor.contiguous() for tensor in tensors),
             *sizes,
-            **cell,
+            **{name: value for name, value in flags.items() if name in kernel.arg_names},
             ROWS=ROWS[kernel.__name__],
             COLUMNS=columns,
             ADDITIVE=weights.direction is not None,
@@ -106,11 +114,21 @@ def _launch(
         )
 
 
+@triton.jit
+def _present(filled, rows, b, given, past, MASKED: tl.constexpr):
+    """Return which rows hold a state before the row `past`; `filled` (batch, given) is about those of the start."""
+    present = rows < past
+    if MASKED:
+        present = present & (tl.load(filled + b * given + rows, mask=rows < given, other=1.0) > 0)
+    return present
+
+
 @triton.jit(do_not_specialize=["time", "batch", "given"])
 def _forward(
     us,
     s0,
     c0,
+    filled,
     recurrent,
     bias,
     to_query,
@@ -133,6 +151,7 @@ def _forward(
     COLUMNS: tl.constexpr,
     CELL: tl.constexpr,
     ADDITIVE: tl.constexpr,
+    MASKED: tl.constexpr,
 ):
     b = tl.program_id(0).to(tl.int64)
     columns = tl.arange(0, COLUMNS)
@@ -168,11 +187,12 @@ def _forward(
         past = given + t
         for begin in range(0, past, ROWS):
             here_rows = begin + block
+            present = _present(filled, here_rows, b, given, past, MASKED)
             inside = (here_rows < past)[:, None] & (columns < size)[None, :]
             at = rows + here_rows[:, None] * 2 * size + columns[None, :]
             values = tl.load(at, mask=inside, other=0.0)
             e, _ = compared(query, tl.load(at + size, mask=inside, other=0.0), direction, shrink, ADDITIVE)
-            e = tl.where(here_rows < past, e, float("-inf"))
+            e = tl.where(present, e, float("-inf"))
             higher = tl.maximum(top, e)
             kept = tl.exp(top - higher)
             a = tl.exp(e - higher)
@@ -192,6 +212,7 @@ def _forward(
 
 @triton.jit(do_not_specialize=["begin", "end", "time", "batch", "given"])
 def _linearise(
+    filled,
     v,
     queries,
     contexts,
@@ -209,6 +230,7 @@ def _linearise(
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
     ADDITIVE: tl.constexpr,
+    MASKED: tl.constexpr,
 ):
     """Write the transpose of M_t of step `begin + program_id(0)`."""
     b = tl.program_id(1).to(tl.int64)
@@ -227,11 +249,12 @@ def _linearise(
     product = tl.zeros([COLUMNS, COLUMNS], tl.float32)
     for from_row in range(0, past, ROWS):
         here_rows = from_row + block
+        present = _present(filled, here_rows, b, given, past, MASKED)
         inside = (here_rows < past)[:, None] & (columns < size)[None, :]
         at = rows + here_rows[:, None] * 2 * size + columns[None, :]
         values = tl.load(at, mask=inside, other=0.0)
         e, bent = compared(query, tl.load(at + size, mask=inside, other=0.0), direction, shrink, ADDITIVE)
-        a = tl.exp(tl.where(here_rows < past, e, float("-inf")) - norm)
+        a = tl.exp(tl.where(present, e, float("-inf")) - norm)
         slope = 1 - bent * bent if ADDITIVE else bent
         centred = values - context[None, :]
         product = tl.dot(tl.trans(centred), a[:, None] * slope, product, input_precision="tf32x3")
@@ -340,6 +363,7 @@ def _backward(
 
 @triton.jit(do_not_specialize=["begin", "end", "time", "batch", "given"])
 def _spread(
+    filled,
     v,
     queries,
     contexts,
@@ -359,12 +383,14 @@ def _spread(
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
     ADDITIVE: tl.constexpr,
+    MASKED: tl.constexpr,
 ):
     """Add the gradients of the steps of a chunk to those of a block of earlier rows."""
     b = tl.program_id(1).to(tl.int64)
     columns = tl.arange(0, COLUMNS)
     block = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     past = given + begin
+    present = _present(filled, block, b, given, past, MASKED)
     inside = (block < past)[:, None] & (columns < size)[None, :]
     of_rows = (b * (given + time) + block[:, None]) * 2 * size + columns[None, :]
     values = tl.load(rows + of_rows, mask=inside, other=0.0)
@@ -382,7 +408,7 @@ def _spread(
         context = vector(contexts + here, columns, size)
         g = vector(gs + ((t - begin) * batch + b) * size, columns, size)
         e, bent = compared(query, keys, direction, shrink, ADDITIVE)
-        a = tl.exp(tl.where(block < past, e, float("-inf")) - tl.load(norms + t * batch + b))
+        a = tl.exp(tl.where(present, e, float("-inf")) - tl.load(norms + t * batch + b))
         de = a * tl.sum((values - context[None, :]) * g[None, :], 1)
         to_values += a[:, None] * g[None, :]
         into_each, _, into_direction = pull_scores(de, bent, query, direction, shrink, ADDITIVE)

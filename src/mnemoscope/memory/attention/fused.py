@@ -106,7 +106,7 @@ def _screened(
 ) -> FastPath | NoFastPath:
     if past.score not in ("published", "normalised"):
         return NoFastPath("only screens that score attention are fused")
-    if not bool(((state.filled == 0) | (state.filled == 1)).all()):  # a search for fixed points may try such states
+    if not _empty_or_filled(state.filled):
         return NoFastPath("a slot is filled in part")
     options = Screening(cell, past.short_term, past.relevant, past.score == "normalised", float(net.scale))
     reason = no_screened_scan(state.s.device, state.s.dtype, options, state.s.shape[1])
@@ -123,13 +123,14 @@ def _screened(
 
 
 def _full(net: AttentiveCell, cell: str, xs: Tensor, state: AttentiveState) -> FastPath | NoFastPath:
-    if not _all_ones(state.filled):
-        return NoFastPath("some slots of the state are empty")
+    full = _all_ones(state.filled)
+    if not full and not _empty_or_filled(state.filled):
+        return NoFastPath("a slot is filled in part")
     reason = no_attention_scan("scan with full attention", state.s.device, state.s.dtype, cell, state.s.shape[1])
 
     def run() -> tuple[Tensor, AttentiveState]:
         us, c, weights = _drive(net, xs, state)
-        start = HistoryStart(state.s, c, state.rows)
+        start = HistoryStart(state.s, c, state.rows, None if full else state.filled.detach())
         outputs, h, c, rows = full_attention_scan(us, start, weights, FullAttention(cell, float(net.scale)))
         slots = (pad(state.score.detach(), (0, len(xs))), pad(state.filled.detach(), (0, len(xs)), value=1.0))
         return outputs, AttentiveState(_inner(h, c), outputs[-1].clone(), rows, *slots)
@@ -159,6 +160,11 @@ def _sparse(
         return outputs, BacktrackingState(_inner(h, c), s, context, rows, filled, last)
 
     return _path("scan with sparse attention", reason, cell, state.s, run)
+
+
+def _empty_or_filled(filled: Tensor) -> bool:
+    """Whether no slot is filled in part; a search for fixed points may try such states."""
+    return bool(((filled == 0) | (filled == 1)).all())
 
 
 def _all_ones(filled: Tensor) -> bool:
