@@ -10,9 +10,9 @@ import torch
 from mnemoscope.cells import EchoState
 from mnemoscope.replication import Finished
 from mnemoscope.replication.study import Trial
-from mnemoscope.replication.verdicts import Verdict
+from mnemoscope.replication.verdicts import Obstacle, Verdict
 from mnemoscope.studies.jang import flipflop_noise, flipflop_transfer
-from mnemoscope.studies.jang.flipflop_noise import error_area, half_level, perturbed_outputs
+from mnemoscope.studies.jang.flipflop_noise import error_area, half_level, judge_ratios, perturbed_outputs
 from mnemoscope.studies.jang.reservoirs import (
     Recipe,
     corners,
@@ -207,7 +207,8 @@ def test_the_noise_study_compares_ratios_by_seed():
         for kind, error in zip(flipflop_noise.KINDS, errors, strict=True)
     ]
     rows = flipflop_noise.STUDY.summarise(results)
-    assert [str(row.judgement) for row in rows[:4]] == ["matches in 1 of 2"] * 4  # each claim holds for one seed
+    assert [row.successes for row in rows[:4]] == [1] * 4  # each claim holds for one seed
+    assert {row.judgement.obstacle for row in rows[:4]} == {Obstacle.UNDECIDED}
     assert {row.verdict for row in rows[4:]} == {Verdict.NOT_COMPARED}
     stubborn = [*results, noise_trial("tanh", [[0.0, 0.1, 0.1]], [[16, 16, 15]], 2)]
     halves = next(
@@ -220,6 +221,29 @@ def test_the_noise_study_compares_ratios_by_seed():
     ]
     assert {row.verdict for row in flipflop_noise.STUDY.summarise(smaller)} == {Verdict.NOT_COMPARED}
     assert flipflop_noise.STUDY.figure(results).axes
+
+
+@pytest.mark.parametrize(
+    ("ratios", "alike", "less"),
+    [
+        ((1.1, 1.11, 1.12, 1.1), Verdict.MATCHES, Verdict.DIFFERS),
+        ((0.5, 0.51, 0.52, 0.5), Verdict.DIFFERS, Verdict.MATCHES),
+        ((0.5, 1.1, 2.5, 0.9), Verdict.NOT_COMPARED, Verdict.NOT_COMPARED),
+    ],
+)
+def test_a_ratio_is_judged_by_the_range_of_its_mean(ratios, alike, less):
+    claims = flipflop_noise.STUDY.claims[:2]
+    assert [judge_ratios(claim, ratios, comparisons=4).verdict for claim in claims] == [alike, less]
+
+
+def test_networks_of_the_released_recipe_have_published_conditions():
+    preset = flipflop_noise.STUDY.presets["published"]
+    trials = flipflop_noise.STUDY.trials(preset.settings, (0,))
+    assert all(map(flipflop_noise.STUDY.as_published, trials))
+    batch = Recipe.released(4).task(30_000).batch(1, 0, 0)
+    assert batch.mask.all()
+    assert 0.7 < (batch.inputs != 0).float().mean() / (0.02 / 4 * 11) < 1.1  # overlapping pulses are cut short
+    assert len(writing_pulses(Recipe.released(2), 100)) == 2 * 60 + 100
 
 
 def transfer_trial(fresh, transferred, seed):

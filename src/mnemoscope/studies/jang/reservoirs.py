@@ -62,9 +62,17 @@ class Recipe:
         names = {field.name for field in fields(cls)}
         return cls(**{name: value for name, value in settings.items() if name in names})
 
+    @classmethod
+    def released(cls, bits: int) -> Recipe:
+        """Return the recipe of the released code: dense W_r, inputs of strength 1, pulses that may overlap, no pauses.
+
+        Each pulse arrives in a random channel, so that a channel has a share of `rate`.
+        """
+        return cls(bits, density=1.0, input_scale=1.0, rate=0.02 / bits, apart=0, settle=0)
+
     def as_published(self, bits: int) -> bool:
-        """Whether all numbers are those of Table 1 and of our defaults; only the nonlinearity may differ."""
-        return replace(self, nonlinearity="tanh") == Recipe(bits)
+        """Whether all numbers are those of Table 1, and the others ours or released; the nonlinearity may differ."""
+        return replace(self, nonlinearity="tanh") in (Recipe(bits), Recipe.released(bits))
 
     def settings(self) -> dict[str, Any]:
         """Return the recipe as plain data."""
@@ -248,7 +256,7 @@ class Memories:
 def writing_pulses(recipe: Recipe, steps: int = LEFT_ALONE) -> Float[Tensor, "time corners bits"]:
     """Return inputs that write every corner by pulses, one channel after the other, then are 0 for `steps` steps."""
     signs = corners(recipe.bits)
-    pause = 2 * recipe.apart
+    pause = 2 * (recipe.apart or Recipe.apart)
     inputs = torch.zeros(recipe.bits * pause + steps, len(signs), recipe.bits)
     for bit in range(recipe.bits):
         inputs[bit * pause : bit * pause + recipe.width, :, bit] = signs[:, bit]
