@@ -14,7 +14,6 @@ from torch import nn
 from mnemoscope.base.reading import read_json
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE, style_page_axes
-from mnemoscope.engines.local import available_cores
 from mnemoscope.replication.agreement import as_printed
 from mnemoscope.replication.claims import Claim, Row, Subject, about
 from mnemoscope.replication.computed_study import legend_above
@@ -22,7 +21,14 @@ from mnemoscope.replication.learning_study import KEPT_POINTS, by_name, colours,
 from mnemoscope.replication.study import Finished, Preset, Study, Trial, listed
 from mnemoscope.studies.kerg2022.notation import thesis
 from mnemoscope.training import NonFiniteLoss
-from mnemoscope.training.reinforcement import PPO, ActorCritic, build_grid_agent, minigrid, play_episodes, train_agent
+from mnemoscope.training.reinforcement import (
+    PPO,
+    ActorCritic,
+    BatchedRoom,
+    build_grid_agent,
+    play_episodes,
+    train_agent,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -51,8 +57,9 @@ TABLE: dict[str, dict[str, tuple[float, float]]] = {
 """Mean rewards in the training and the test environment."""
 TOLERANCE = 0.1
 """Largest difference between matching rewards; the source has one run each, without a spread."""
-PROCESSES = 8
-"""Processes of the environments while an agent learns on a GPU."""
+LEVELS = 16_384
+"""Levels of the training environment, which MiniGrid generates in advance; the episodes of a run go through them again
+and again. Test episodes have levels of their own."""
 BASE = PPO(steps=STEPS, environments=64, rollout=32, epochs=4, minibatches=4)
 """Settings of PPO. B.2 gives only the number of steps; the rest are common values. Agents do not receive the mission, a
 sentence: in Fetch and GoTo they have to guess the goal object. The published rewards suggest that the published agents
@@ -132,15 +139,15 @@ class MiniGrid(Study):
 
     def run(self, trial: Trial, folder: Path, progress: bool) -> dict[str, Any]:
         chosen, seed = trial.settings, trial.seed
-        small, large = (minigrid(place) for place in ROOMS[chosen["room"]])
         agent = build_grid_agent(chosen["cell"], hidden_size=chosen["hidden_size"], seed=seed, **chosen["options"])
         result: dict[str, Any] = {"parameters": sum(parameter.numel() for parameter in agent.parameters())}
         on_gpu = chosen.get("device") == "cuda"
         agent.to("cuda" if on_gpu else "cpu")
-        processes = min(PROCESSES, available_cores()) if on_gpu else 1
         ppo, home = PPO(**chosen["ppo"]), folder / "run"
+        levels = min(LEVELS, ppo.steps)  # there are fewer episodes than steps
+        small, large = (BatchedRoom(place, levels) for place in ROOMS[chosen["room"]])
         try:
-            trained = train_agent(agent, small, ppo, home, resume=True, progress=progress, processes=processes)
+            trained = train_agent(agent, small, ppo, home, resume=True, progress=progress)
         except NonFiniteLoss as error:
             return result | {"failed": str(error).split(";")[0]}
         agents = {"after": agent, "random": _random_agent()}

@@ -57,7 +57,16 @@ class ActorCritic(Model):
         mask: Bool[Tensor, "time batch"] | None = None,
     ) -> tuple[PolicyAndValue, State]:
         """Return policy and value for sequences of observations (time, batch, ...), and the last state."""
-        outputs, state = scan(self.cell, self.encode(observations), state, mask=mask)
+        return self.run_encoded(self.encode(observations), state, mask)
+
+    def run_encoded(
+        self,
+        features: Float[Tensor, "time batch features"],
+        state: State | None = None,
+        mask: Bool[Tensor, "time batch"] | None = None,
+    ) -> tuple[PolicyAndValue, State]:
+        """Return what `run` returns, for observations that are encoded already."""
+        outputs, state = scan(self.cell, features, state, mask=mask)
         return self._read(outputs), state
 
     def step(self, observations: Tensor, state: State) -> tuple[PolicyAndValue, State]:

@@ -115,19 +115,21 @@ class PPO:
         place = times * rollout.actions.shape[1] + sequences.member[which]  # in a rollout whose steps are in one row
         real = mask.flatten().nonzero().squeeze(1)  # places of real steps among the padded ones
         device = rollout.values.device
-        padded, steps, real = (index.to(device) for index in (place, place.flatten()[real], real))
-        (log_policy, values), _ = agent.run(
-            rollout.observations.flatten(0, 1)[padded],
+        steps, real = (index.to(device) for index in (place.flatten()[real], real))
+        features = agent.encode(rollout.observations.flatten(0, 1)[steps])
+        padded = features.new_zeros(mask.numel(), features.shape[-1]).index_copy(0, real, features)
+        (log_policy, values), _ = agent.run_encoded(
+            padded.unflatten(0, mask.shape),
             first_states(agent, rollout, sequences, which),
             mask.to(device) if penalised_modules(agent.cell) else None,  # a penalty is a mean over the real steps
         )
-        log_policy = log_policy.flatten(0, 1)[real]  # (steps, actions), without the padding
+        log_policy = log_policy.flatten(0, 1).index_select(0, real)  # (steps, actions), without the padding
         actions, old_log_probabilities, advantage, target_values = (
             each.flatten()[steps] for each in (rollout.actions, rollout.log_probabilities, advantages, returns)
         )
         log_ratio = log_policy.gather(1, actions.unsqueeze(1)).squeeze(1) - old_log_probabilities
         policy = clipped_loss(log_ratio, advantage, self.clip).mean()
-        value = (values.flatten()[real] - target_values).square().mean() / 2
+        value = (values.flatten().index_select(0, real) - target_values).square().mean() / 2
         entropy = -(log_policy.exp() * log_policy).sum(1).mean()
         with torch.no_grad():
             ratio = log_ratio.exp()
