@@ -177,11 +177,18 @@ class SignedSelection:
             )
         if steps < 0:
             raise ValueError(f"steps must be at least 0, but is {steps}.")
-        place, sign = _sources(self, steps)
+        place, sign = self.sources(steps)
         vectors = first.movedim(-1, 1).flatten(0, 1)  # (time and element, *batch)
         signs = sign.to(first).reshape(-1, *(1,) * (vectors.dim() - 1))
         sequence = (signs * vectors[place]).unflatten(0, (-1, self.size))
         return sequence.movedim(1, -1).contiguous()
+
+    def sources(self, steps: int) -> tuple[Int[Tensor, " places"], Int[Tensor, " places"]]:
+        """Return the place in [x(1); ...; x(s)] that each element of x(1), ..., x(s + steps) comes from, and its sign.
+
+        Every element is one of the first s vectors, after some copies: one gather yields the whole sequence.
+        """
+        return _sources(self, steps)
 
     def cycles(self) -> list[Cycle]:
         """Return the cycles of the map from each element to its source; elements on no cycle are forgotten."""
@@ -212,10 +219,6 @@ class SignedSelection:
 
 @lru_cache(maxsize=32)  # a task draws many batches of the same length
 def _sources(selection: SignedSelection, steps: int) -> tuple[Int[Tensor, " places"], Int[Tensor, " places"]]:
-    """Return the place in [x(1); ...; x(s)] that each element of x(1), ..., x(s + steps) is copied from, and its sign.
-
-    Every element is one of the first s vectors, after some copies: one gather yields the whole sequence.
-    """
     s, d = selection.variables, selection.size
     places, signs = [list(range(time * d, (time + 1) * d)) for time in range(s)], [[1] * d for _ in range(s)]
     for time in range(s, s + steps):

@@ -44,12 +44,12 @@ class SaveEpochs(Callback):
         task = self.stages[info.evaluation["stage"]]
         batch = task.batch(self.config.batch_size, self.config.seed, info.step).to(self.config.device)
         accuracy = evaluate(info.model, task, [batch])["accuracy"]
-        write_tensors(_file(self.folder, info.step // EPOCH), info.model.state_dict(), {"accuracy": accuracy})
+        write_tensors(epoch_file(self.folder, info.step // EPOCH), info.model.state_dict(), {"accuracy": accuracy})
 
 
 def load_epoch(model: Model, run: Path, steps: int) -> int:
     """Load the weights of the evaluated epoch of a run of `steps` iterations, and return its number; the first is 1."""
-    saved = [read_tensors(_file(run, epoch)) for epoch in range(1, steps // EPOCH + 1)]
+    saved = [read_tensors(epoch_file(run, epoch)) for epoch in range(1, steps // EPOCH + 1)]
     epoch = evaluated_epoch([header["accuracy"] for _, header in saved])
     model.load_state_dict(saved[epoch - 1][0])
     return epoch
@@ -80,5 +80,6 @@ def evaluated_accuracy(model: Model, task: Task, config: RunConfig, batches: int
     return evaluate(model, task, drawn)["accuracy"]
 
 
-def _file(run: Path, epoch: int) -> Path:
+def epoch_file(run: Path, epoch: int) -> Path:
+    """Return the file with the weights after an epoch."""
     return run / f"epoch_{epoch}.safetensors"
