@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from mnemoscope.cells.state import leaves
 from mnemoscope.studies.kerg2022.minigrid import ROOMS
 from mnemoscope.training.reinforcement import (
     PPO,
@@ -21,6 +22,7 @@ from mnemoscope.training.reinforcement import (
 from mnemoscope.training.reinforcement.grid import generate_levels
 from mnemoscope.training.reinforcement.grid.codes import EMPTY, code, tables
 from mnemoscope.training.reinforcement.grid.rules import DONE, DROP, FORWARD, PICK_UP, TOGGLE
+from mnemoscope.training.reinforcement.grid.stepping import step_by_operations
 from mnemoscope.training.reinforcement.grid.view import visible
 from tests.slow import slow
 
@@ -145,3 +147,21 @@ def test_training_and_playing_in_tensors_equals_that_in_minigrid(tmp_path):
     played = [play_episodes(agents[0], room, 4) for room in (minigrid("GoToDoor-5x5"), BatchedRoom("GoToDoor-5x5"))]
     assert torch.equal(played[0].rewards, played[1].rewards)
     assert torch.equal(played[0].lengths, played[1].lengths)
+
+
+@pytest.mark.parametrize(("place", "steps"), [("MemoryS7", 3), *slow(*((small, 30) for small, _ in ROOMS.values()))])
+def test_the_kernel_of_a_step_equals_the_operations(place, steps):
+    """On a GPU, or in Triton's interpreter."""
+    pytest.importorskip("triton")
+    from mnemoscope.training.reinforcement.grid import triton_step
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    rooms, generator = BatchedRoom(place, 4).environments(2, seed=1, device=device), torch.Generator().manual_seed(2)
+    if place == "DoorKey-5x5":
+        rooms._levels = rooms._levels._replace(limit=9)
+    for _ in range(steps):
+        actions = useful_actions(rooms.observations.cpu(), generator).to(device)
+        given = (rooms._levels, rooms._position, rooms._level, actions, 2)
+        for found, expected in zip(leaves(triton_step.step(*given)), leaves(step_by_operations(*given)), strict=True):
+            assert torch.equal(found, expected)
+        rooms.step(actions)

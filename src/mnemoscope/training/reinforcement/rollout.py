@@ -61,7 +61,7 @@ def collect_rollout(
         started, observations = environments.started, environments.observations
         state = reset_states(agent.cell, state, started)
         first = state if first is None else first
-        (log_policy, values), state = agent.step(observations.to(device), state)
+        ((log_policy,), (values,)), state = agent.run(observations.to(device).unsqueeze(0), state)  # fused, if possible
         actions = _sample_actions(log_policy)
         log_probabilities = log_policy.gather(1, actions.unsqueeze(1)).squeeze(1)
         outcome = environments.step(actions.to(started.device))

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mnemoscope.base.array_types import Int, Num
+from mnemoscope.base.array_types import Float, Int, Num
 from mnemoscope.training.reinforcement.environments import minigrid
 from mnemoscope.training.reinforcement.grid.codes import COLOURS, OUTSIDE, STATES
 from mnemoscope.training.reinforcement.grid.rules import RULES
@@ -29,6 +29,8 @@ class Levels(NamedTuple):
     """First direction of the agent: right, down, left, up."""
     targets: Int[Tensor, "levels 2"]
     """Numbers that the rule of the room needs (`rules`)."""
+    rewards: Float[Tensor, " steps"]
+    """Reward of a success after so many steps, `1 - 0.9 steps / limit`."""
     width: int
     """Places in a row."""
     rule: str
@@ -54,10 +56,10 @@ def generate_levels(name: str, seeds: Iterable[int]) -> Levels:
         )
     levels = [_level(environment, seed) for seed in seeds]
     squares, places, directions, targets = (torch.tensor(np.array(part)) for part in zip(*levels, strict=True))
-    width = environment.width + 2 * MARGIN
-    return Levels(
-        squares, places, directions, targets, width, rule, environment.max_steps, not environment.see_through_walls
-    )
+    width, limit = environment.width + 2 * MARGIN, environment.max_steps
+    rewards = (1 - 0.9 * (torch.arange(limit + 1, dtype=torch.float64) / limit)).float()
+    occluded = not environment.see_through_walls
+    return Levels(squares, places, directions, targets, rewards, width, rule, limit, occluded)
 
 
 def _level(environment: Any, seed: int) -> tuple[np.ndarray, int, int, tuple[int, int]]:

@@ -11,9 +11,9 @@ from torch import Tensor
 from mnemoscope.base.array_types import Bool, Int
 from mnemoscope.base.validation import check_whole
 from mnemoscope.training.reinforcement.environments import Outcome, episode_seed
-from mnemoscope.training.reinforcement.grid.codes import EMPTY
 from mnemoscope.training.reinforcement.grid.levels import Levels, generate_levels
-from mnemoscope.training.reinforcement.grid.rules import RULES, Position, act
+from mnemoscope.training.reinforcement.grid.rules import Position
+from mnemoscope.training.reinforcement.grid.stepping import first_position, step_rooms
 from mnemoscope.training.reinforcement.grid.view import views
 
 
@@ -59,14 +59,10 @@ class GridRooms:
         check_whole(1, number=number)
         if len(levels.squares) % number:
             raise ValueError(f"{number} copies cannot share {len(levels.squares)} levels; give a multiple of {number}.")
-        device = torch.device(device)
-        self._levels = levels._replace(**{name: getattr(levels, name).to(device) for name in levels._fields[:4]})
-        self._rule = RULES[levels.rule]
-        taken = torch.arange(levels.limit + 1, dtype=torch.float64)
-        self._rewards = (1 - 0.9 * (taken / levels.limit)).float().to(device)
+        tensors = {name: part.to(device) for name, part in levels._asdict().items() if isinstance(part, Tensor)}
+        self._levels = levels._replace(**tensors)
         self._level = torch.arange(number, device=device)
-        self._position = self._start(self._level)
-        self._look()
+        self._show(first_position(self._levels, self._level))
 
     def __len__(self) -> int:
         return len(self._level)
@@ -79,29 +75,20 @@ class GridRooms:
     def step(self, actions: Int[Tensor, " acting"], which: Int[Tensor, " acting"] | None = None) -> Outcome:
         """Act in every copy, or in the copies `which`; `observations` and `started` then describe the next step."""
         actions = actions.to(self._level.device)
-        if which is not None:
-            which = which.to(self._level.device)
-        before = self._position if which is None else Position(*(part[which] for part in self._position))
-        level = self._level if which is None else self._level[which]
-        after, judged = act(before, actions, self._rule, self._levels.width)
-        ended = judged.ended | (after.steps >= self._levels.limit)
-        rewards = torch.where(judged.succeeded, self._rewards[after.steps], 0.0)
-        level = torch.where(ended, (level + len(self)) % len(self._levels.squares), level)
-        new = Position(
-            *(
-                torch.where(ended.view(-1, *(1,) * (old.dim() - 1)), fresh, old)
-                for fresh, old in zip(self._start(level), after, strict=True)
-            )
-        )
         if which is None:
-            self._position, self._level = new, level
-        else:
-            self._position = Position(
-                *(old.index_copy(0, which, part) for old, part in zip(self._position, new, strict=True))
+            self._position, self._level, self.observations, rewards, ended = step_rooms(
+                self._levels, self._position, self._level, actions, len(self)
             )
-            self._level = self._level.index_copy(0, which, level)
-        self._look()
-        return Outcome(rewards, ended)
+            return Outcome(rewards, ended)
+        which = which.to(self._level.device)
+        part = Position(*(each[which] for each in self._position))
+        stepped = step_rooms(self._levels, part, self._level[which], actions, len(self))
+        self._position = Position(
+            *(old.index_copy(0, which, new) for old, new in zip(self._position, stepped.position, strict=True))
+        )
+        self._level = self._level.index_copy(0, which, stepped.level)
+        self.observations = self.observations.index_copy(0, which, stepped.observations)
+        return Outcome(stepped.rewards, stepped.ended)
 
     def position(self) -> dict[str, Tensor]:
         """Return the number of each copy's level and its present state."""
@@ -117,21 +104,9 @@ class GridRooms:
             )
         device = self._level.device
         self._level = position["level"].to(device)
-        self._position = Position(*(position[name].to(device) for name in Position._fields))
-        self._look()
+        self._show(Position(*(position[name].to(device) for name in Position._fields)))
 
-    def _start(self, level: Int[Tensor, " batch"]) -> Position:
-        levels = self._levels
-        none = torch.zeros_like(level)
-        return Position(
-            levels.squares[level].long(),
-            levels.place[level],
-            levels.direction[level],
-            none + EMPTY,
-            none,
-            levels.targets[level],
-        )
-
-    def _look(self) -> None:
-        self.observations = views(self._position, self._levels.width, self._levels.occluded)
+    def _show(self, position: Position) -> None:
+        self._position = position
+        self.observations = views(position, self._levels.width, self._levels.occluded)
         """Present observation of each copy, (batch, 7, 7, 3)."""

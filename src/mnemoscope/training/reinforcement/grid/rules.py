@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from mnemoscope.base.array_types import Bool, Int
+from mnemoscope.base.array_types import Bool, Int, Num
 from mnemoscope.training.reinforcement.grid.codes import COLOURS, EMPTY, GOAL, LAVA, STATES, code, tables
 
 LEFT, RIGHT, FORWARD, PICK_UP, DROP, TOGGLE, DONE = range(7)
@@ -20,7 +20,7 @@ PER_OBJECT = COLOURS * STATES
 class Position(NamedTuple):
     """Present state of all copies of a room."""
 
-    squares: Int[Tensor, "batch places"]
+    squares: Num[Tensor, "batch places"]
     """Code of each square."""
     place: Int[Tensor, " batch"]
     """Place of the agent."""
@@ -47,8 +47,8 @@ class Rule(NamedTuple):
 
     targets: Callable[[Any, Callable[[Any], int]], tuple[int, int]]
     """Returns the targets of a level from a MiniGrid environment and a function from coordinates to places."""
-    judge: Callable[[Position, Position, Int[Tensor, " batch"], int], Judged] | None = None
-    """Judges an action from the positions before and after it; `int` is the width. None: only the goal counts."""
+    judge: str
+    """Name in `JUDGES`, or "goal"."""
     picks_up: bool = True
     """Whether objects can be picked up; otherwise the action toggles."""
 
@@ -59,23 +59,24 @@ def act(before: Position, actions: Int[Tensor, " batch"], rule: Rule, width: int
     if not rule.picks_up:
         actions = torch.where(actions == PICK_UP, TOGGLE, actions)
     front = before.place + steps_ahead(before.direction, width)
-    ahead = before.squares.gather(1, front.unsqueeze(1)).squeeze(1)
+    ahead = before.squares.gather(1, front.unsqueeze(1)).squeeze(1).long()
     forward, carried = actions == FORWARD, before.carried
     picks = (actions == PICK_UP) & known.portable[ahead] & (carried == EMPTY)
     drops = (actions == DROP) & (ahead == EMPTY) & (carried != EMPTY)
     opens = known.locked[ahead] & (carried == known.key[ahead])
     toggled = torch.where(opens, known.unlocked[ahead], known.toggled[ahead])
     new_ahead = torch.where(actions == TOGGLE, toggled, torch.where(drops, carried, ahead))
+    new_ahead = torch.where(picks, EMPTY, new_ahead).to(before.squares.dtype)
     after = Position(
-        before.squares.scatter(1, front.unsqueeze(1), torch.where(picks, EMPTY, new_ahead).unsqueeze(1)),
+        before.squares.scatter(1, front.unsqueeze(1), new_ahead.unsqueeze(1)),
         torch.where(forward & known.enterable[ahead], front, before.place),
         (before.direction + (actions == RIGHT).long() - (actions == LEFT).long()) % 4,
         torch.where(picks, ahead, torch.where(drops, EMPTY, carried)),
         before.steps + 1,
         before.targets,
     )
-    if rule.judge is not None:
-        return after, rule.judge(before, after, actions, width)
+    if rule.judge != "goal":
+        return after, JUDGES[rule.judge](before, after, actions, width)
     kind = ahead // PER_OBJECT
     return after, Judged(forward & ((kind == GOAL) | (kind == LAVA)), forward & (kind == GOAL))
 
@@ -136,12 +137,14 @@ def _no_target(environment: Any, place: Callable[[Any], int]) -> tuple[int, int]
     return 0, 0
 
 
+JUDGES = {"doors in order": _doors_in_order, "announced": _announced, "reached": _reached, "fetched": _fetched}
+"""Functions that judge an action from the positions before and after it, the actions and the width."""
 RULES = {
-    "RedBlueDoorEnv": Rule(_door_places, _doors_in_order),
-    "GoToObjectEnv": Rule(_one_place, _announced),
-    "GoToDoorEnv": Rule(_one_place, _announced),
-    "MemoryEnv": Rule(_two_places, _reached, picks_up=False),
-    "FetchEnv": Rule(_object, _fetched),
-    "DoorKeyEnv": Rule(_no_target),
+    "RedBlueDoorEnv": Rule(_door_places, "doors in order"),
+    "GoToObjectEnv": Rule(_one_place, "announced"),
+    "GoToDoorEnv": Rule(_one_place, "announced"),
+    "MemoryEnv": Rule(_two_places, "reached", picks_up=False),
+    "FetchEnv": Rule(_object, "fetched"),
+    "DoorKeyEnv": Rule(_no_target, "goal"),
 }
 """Rules by the class of the MiniGrid environment."""

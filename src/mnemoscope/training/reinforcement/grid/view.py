@@ -18,8 +18,8 @@ SIZE = 7
 def views(position: Position, width: int, occluded: bool) -> Num[Tensor, "batch 7 7 3"]:
     """Return what each agent sees, as MiniGrid's observation: (column, row, object with colour and state)."""
     known = tables(str(position.squares.device))
-    places = position.place.unsqueeze(1) + _offsets(width, str(position.squares.device))[position.direction]
-    squares = position.squares.gather(1, places).unflatten(1, (SIZE, SIZE))  # (batch, column, row)
+    places = position.place.unsqueeze(1) + offsets(width, str(position.squares.device))[position.direction]
+    squares = position.squares.gather(1, places).long().unflatten(1, (SIZE, SIZE))  # (batch, column, row)
     if occluded:
         squares = torch.where(visible(known.transparent[squares]), squares, code(0))
     squares[:, SIZE // 2, -1] = position.carried  # an agent sees what it carries, at its own place
@@ -36,7 +36,7 @@ def visible(transparent: Int[Tensor, "batch 7 7"]) -> Bool[Tensor, "batch 7 7"]:
     device = transparent.device
     bit = 1 << torch.arange(SIZE, device=device)
     rows = (transparent * bit.view(1, SIZE, 1)).sum(1)  # (batch, row): the transparent squares of a row as bits
-    table, seen = _row_table(str(device)), torch.full_like(rows[:, 0], 1 << SIZE // 2)
+    table, seen = row_table(str(device)), torch.full_like(rows[:, 0], 1 << SIZE // 2)
     found = []
     for row in reversed(range(SIZE)):
         result = table[(seen << SIZE) | rows[:, row]]
@@ -47,7 +47,7 @@ def visible(transparent: Int[Tensor, "batch 7 7"]) -> Bool[Tensor, "batch 7 7"]:
 
 
 @cache
-def _row_table(device: str) -> Int[Tensor, " cases"]:
+def row_table(device: str) -> Int[Tensor, " cases"]:
     """Return the seen squares of a row, and after them those of the row above, from those seen before and transparent.
 
     All are seven bits, the column 0 in the lowest: the result is `row << 7 | above` at `seen << 7 | transparent`.
@@ -63,7 +63,7 @@ def _row_table(device: str) -> Int[Tensor, " cases"]:
 
 
 @cache
-def _offsets(width: int, device: str) -> Int[Tensor, "4 49"]:
+def offsets(width: int, device: str) -> Int[Tensor, "4 49"]:
     """Return the places of the seen squares relative to the agent, for each direction, column by column."""
     directions = torch.arange(4)
     forward, right = steps_ahead(directions, width), steps_ahead((directions + 1) % 4, width)
