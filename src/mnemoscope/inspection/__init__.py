@@ -8,7 +8,7 @@ enough, and use `mechanism.py` for fixed points and the lenses on them. A sectio
 - A lens that applies to every network with fixed points names its function in the last column of its registry entry:
   `spectra.py` and `memory.py`.
 - A lens for one kind of network is run by `run.py`, and its module holds both the run of the lens and its sections:
-  `attention.py`, `tape.py`, `problems.py` and `relations.py`, `variables.py`, `tracking.py`,
+  `attention.py`, `tape.py`, `problems.py` and `relations.py`, `variables.py`, `tracking.py`, `intervention.py`,
   `closed_loop.py`, `populations.py` and `rank.py`.
 """
 

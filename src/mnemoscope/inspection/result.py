@@ -11,6 +11,7 @@ from tempfile import mkdtemp
 
 from mnemoscope.base.files import refuse_link
 from mnemoscope.inspection.attention import AttentionFindings
+from mnemoscope.inspection.intervention import Interventions
 from mnemoscope.inspection.problems import ProblemFindings
 from mnemoscope.inspection.relations import RelationFindings
 from mnemoscope.inspection.tape import TapeFindings
@@ -73,6 +74,8 @@ class Inspection:
     """For a trial-based task: by which mechanism the network holds a value, in each context."""
     interference: RecallInterference | None = None
     """Recall of a network trained on key-value recall, predicted from interference, if its layers are affine."""
+    interventions: Interventions | None = None
+    """Interventions on the class that the task of a run makes it hold, each beside random subspaces."""
     attention: AttentionFindings | None = None
     """For a network that attends to its past: attention, kept states, and gradients of the loss."""
     tape: TapeFindings | None = None
@@ -96,6 +99,7 @@ class Inspection:
             self.fixed_points,
             self.slow_manifold,
             self.interference,
+            self.interventions,
             self.uniform_fixed_points,
             self.loops,
             self.attention,

@@ -14,7 +14,8 @@ Which lenses apply depends on the network:
 | affine layers, trained on key-value recall | interference as well |
 
 All but relational networks begin with behaviour, spans and measured influence, and those with layers that are affine in
-their state with the influence of past inputs. Networks that learned a word problem also have state tracking.
+their state with the influence of past inputs. Networks that learned a word problem also have state tracking, and those
+whose task names a class that they hold have interventions on it (`held_classes.py`).
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from mnemoscope.inspection.cost import HOW_TO_MEASURE, is_quick
 from mnemoscope.inspection.duration import Duration, inspect_duration
 from mnemoscope.inspection.gradients import gradients_before_and_after
 from mnemoscope.inspection.interference import inspect_interference, interference_section
+from mnemoscope.inspection.intervention import Interventions, inspect_interventions, interventions_section
 from mnemoscope.inspection.mechanism import TRAJECTORIES, inspect_mechanism, sample_states
 from mnemoscope.inspection.options import DEFAULT_OPTIONS, InspectionOptions, refuse_fixed_point_options
 from mnemoscope.inspection.page import LoadedRun, page_of_run
@@ -206,7 +208,7 @@ class _OnTask:
 
 
 def _on_task(run: LoadedRun) -> _OnTask:
-    """Apply state tracking to a word problem, interference to recall, and look for variables and for loops of text."""
+    """Apply the lenses on word problems, recall, variables, text and held classes, each if it suits the task."""
     found = _OnTask()
     if isinstance(run.task, WordProblem):
         tracking = inspect_tracking(run.model, run.task, run.config.seed)
@@ -221,11 +223,18 @@ def _on_task(run: LoadedRun) -> _OnTask:
     recall = inspect_interference(run)
     if recall is not None:
         found.add("interference", interference_section(recall))
+    known = variables if isinstance(variables, Variables) else None
+    interventions = inspect_interventions(run, known)
+    if interventions is not None:
+        found.add("intervention", interventions_section(interventions))
     _add_units(run, found)
     found.findings["interference"] = recall
-    found.findings["variables"] = variables if isinstance(variables, Variables) else None
+    found.findings["variables"] = known
     found.findings["loops"] = loops if isinstance(loops, Loops) else None
     found.results |= found.findings
+    if isinstance(interventions, Interventions):
+        found.results |= {f"intervention-{kind}": result for kind, result in interventions.by_kind.items()}
+        found.findings["interventions"] = interventions
     return found
 
 

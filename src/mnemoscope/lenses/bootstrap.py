@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mnemoscope.base.array_types import Float
+from mnemoscope.base.array_types import Float, Int
 from mnemoscope.base.validation import check_whole, is_number
 
 DRAWS = 1000
@@ -64,8 +64,7 @@ def bootstrap_interval(
             f"Samples have the sequences along their first dimension, at least one and the same in all tensors, but "
             f"their shapes are {shapes}."
         )
-    generator = torch.Generator().manual_seed(seed)
-    rows = torch.randint(number, (draws, number), generator=generator)
+    rows = _resampled_rows(number, draws, seed)
     if statistic is None:
         drawn = _resampled_means(parts[0], rows)
     else:
@@ -73,6 +72,21 @@ def bootstrap_interval(
     if number == 1:
         drawn = torch.full_like(drawn, torch.nan)
     return interval_of_draws(drawn, level)
+
+
+def ratio_interval(
+    numerators: Float[Tensor, " sequences *shape"], denominators: Float[Tensor, " sequences *shape"]
+) -> Interval:
+    """Return the bootstrap interval of the quotient of two sums over sequences, without a loop over resamples.
+
+    >>> values = torch.arange(100.0, dtype=torch.float64)
+    >>> low, high = ratio_interval(values, torch.ones_like(values))
+    >>> low.round().item(), high.round().item()
+    (44.0, 55.0)
+    """
+    rows = _resampled_rows(len(numerators), DRAWS, 0)
+    drawn = _resampled_means(numerators, rows) / _resampled_means(denominators, rows)
+    return interval_of_draws(drawn if len(numerators) > 1 else torch.full_like(drawn, torch.nan))
 
 
 def interval_of_draws(drawn: Float[Tensor, " draws *shape"], level: float = LEVEL) -> Interval:
@@ -122,6 +136,11 @@ def widen_certain(interval: Interval, mean: Float[Tensor, "*shape"], sequences: 
     wide = wilson_interval(mean * trials, trials)
     low, high = (torch.where(certain & ~edge.isnan(), new, edge) for edge, new in zip(interval, wide, strict=True))
     return low, high
+
+
+def _resampled_rows(number: int, draws: int, seed: int) -> Int[Tensor, "draws number"]:
+    """Draw so many resamples of numbered sequences."""
+    return torch.randint(number, (draws, number), generator=torch.Generator().manual_seed(seed))
 
 
 def _resampled_means(values: Tensor, rows: Tensor) -> Tensor:

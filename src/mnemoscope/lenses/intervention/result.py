@@ -8,7 +8,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
-from mnemoscope.lenses.bootstrap import Interval, bootstrap_interval, widen_certain, wilson_interval
+from mnemoscope.lenses.bootstrap import Interval, ratio_interval, widen_certain, wilson_interval
 from mnemoscope.lenses.result import Result
 
 SIGNIFICANT = 0.05
@@ -92,6 +92,11 @@ class Intervention(Result):
         return self.control.sum((1, 2)) / self.possible.sum()
 
     @property
+    def control_interval(self) -> Interval:
+        """Lower and upper edge of the 95% bootstrap interval of the mean of `control_effects`, over sequences."""
+        return self._share_interval(self.control.mean(0).sum(0), self.possible.sum(0))
+
+    @property
     def excess(self) -> float:
         """Effect above the mean of the controls."""
         return self.effect - float(self.control_effects.mean())
@@ -103,7 +108,7 @@ class Intervention(Result):
         If it is a point, as all sequences have the same effect, it is `interval` above the mean of the controls.
         """
         above = self.reached.sum(0) - self.control.mean(0).sum(0)
-        low, high = bootstrap_interval((above, self.possible.sum(0)), _ratio)
+        low, high = ratio_interval(above, self.possible.sum(0))
         if bool(low < high):
             return low, high
         low, high = self.interval
@@ -120,7 +125,7 @@ class Intervention(Result):
         return self._share_interval(self.side_reached, self.side_possible)
 
     def _share_interval(self, reached: Float[Tensor, " sequences"], possible: Float[Tensor, " sequences"]) -> Interval:
-        interval, share = bootstrap_interval((reached, possible), _ratio), reached.sum() / possible.sum()
+        interval, share = ratio_interval(reached, possible), reached.sum() / possible.sum()
         return interval if self.answers == "values" else widen_certain(interval, share, (possible > 0).sum())
 
     @property
@@ -158,8 +163,7 @@ class Intervention(Result):
     @property
     def by_step_interval(self) -> Interval:
         """Lower and upper edges of the 95% intervals of `by_step`, over sequences; as `interval`."""
-        samples = (self.reached.T, self.possible.T)  # each (sequences, steps)
-        interval = bootstrap_interval(samples, lambda reached, possible: reached.sum(0) / possible.sum(0))
+        interval = ratio_interval(self.reached.T, self.possible.T)
         return (
             interval if self.answers == "values" else widen_certain(interval, self.by_step, (self.possible > 0).sum(1))
         )
@@ -189,14 +193,14 @@ class Intervention(Result):
 
     def _comparison(self) -> str:
         low, high = (float(edge) for edge in self.interval)
-        controls = self.control_effects
+        controls, (least, most) = self.control_effects, (float(edge) for edge in self.control_interval)
         directions = f"{self.dimension} direction{'s' * (self.dimension > 1)} of {self.part}"
         name = {"erase": "erased", "swap": "swapped", "transplant": "transplanted"}[self.kind]
         return (
             f"With {directions} {name} after step {self.at}, {self.effect:.1%} (95% interval {low:.1%} to {high:.1%}, "
-            f"{self.reached.shape[1]} sequences) {self.unit}; with {len(controls)} random subspaces orthogonal to "
-            f"it, of the same dimension and length of change, {float(controls.mean()):.1%} (from "
-            f"{float(controls.min()):.1%} to {float(controls.max()):.1%})."
+            f"{self.reached.shape[1]} sequences) {self.unit}; with {len(controls)} random subspaces orthogonal to it, "
+            f"of the same dimension and length of change, {float(controls.mean()):.1%} (95% interval {least:.1%} to "
+            f"{most:.1%}; single ones from {float(controls.min()):.1%} to {float(controls.max()):.1%})."
         )
 
     def _side(self) -> list[str]:
@@ -234,7 +238,3 @@ class Intervention(Result):
             f"The subspace decodes {float(self.decoded.mean()):.1%} (95% interval {low:.1%} to {high:.1%}) of the "
             f"classes of these sequences, and guessing {self.guessed:.1%}; {self.fitted} others determined it."
         ]
-
-
-def _ratio(numerators: Tensor, denominators: Tensor) -> Tensor:
-    return numerators.sum() / denominators.sum()

@@ -1,0 +1,228 @@
+"""Interventions on the class that a run holds: erased, swapped and transplanted, each beside random subspaces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from mnemoscope.cells import Model, scan
+from mnemoscope.drawing.axes import new_figure
+from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE
+from mnemoscope.inspection.cost import HOW_TO_MEASURE, is_quick
+from mnemoscope.inspection.held_classes import HeldClass, held_class
+from mnemoscope.inspection.page import LoadedRun
+from mnemoscope.lenses import Intervention, Variables, measure_intervention
+from mnemoscope.lenses.bootstrap import Interval
+from mnemoscope.lenses.intervention.figure import draw_interventions
+from mnemoscope.lenses.intervention.state_part import StatePart
+from mnemoscope.lenses.intervention.subspace import Subspace, class_means, nearest_mean_accuracy
+from mnemoscope.lenses.variables.basis import MemoryBasis
+from mnemoscope.report import Section
+from mnemoscope.report.markup import figure_markup, table_markup
+
+TITLE = "Does it use what it holds?"
+KINDS = ("erase", "swap", "transplant")
+SIZES = ((256, 40), (128, 40), (128, 20))
+"""Numbers of sequences, of which half are tested, and of random subspaces for each kind of intervention; the smaller
+ones for long sequences and large networks."""
+
+
+@dataclass(frozen=True)
+class Interventions:
+    """The three interventions on one class."""
+
+    variable: str
+    """Description of the class."""
+    origin: str
+    """Where the subspace comes from: "class means" or "find_variables"."""
+    by_kind: dict[str, Intervention]
+
+    def summary(self) -> str:
+        """Return every effect with its control, and where they do not differ."""
+        return " ".join(_sentences(self))
+
+    def section(self) -> Section:
+        """Return the section with the figure of effects and controls, and their table."""
+        figure = draw_interventions(
+            tuple(self.by_kind.values()), COLOUR, figure=new_figure(7.2, 3.4), font_size=PAGE_FONT_SIZE
+        )
+        first = next(iter(self.by_kind.values()))
+        caption = (
+            f"{len(first.control)} random subspaces of the same dimension, orthogonal to the tested one, in which each "
+            f"state is changed as far. Bars are 95% intervals over {first.reached.shape[1]} sequences; grey dots are "
+            f"single subspaces."
+        )
+        alt = "Effect of each intervention beside that of random subspaces, with intervals, and over the later steps."
+        return Section(
+            TITLE, self.summary(), figure_markup(figure, "interventions", alt=alt, caption=caption) + _table(self)
+        )
+
+
+def inspect_interventions(run: LoadedRun, variables: Variables | None) -> Interventions | str | None:
+    """Erase, swap and transplant the class that the task of a run names.
+
+    The subspace is that of the newest variable, if `find_variables` found it, else the span of the class means. Returns
+    the reason if nothing can be measured, and None for tasks that name no class.
+    """
+    held, cell, seed = None, run.model.cell, run.config.seed
+    for sequences, controls in SIZES:
+        held = held_class(run.task, sequences, seed, 0)
+        if held is None:
+            return None
+        steps, tested = len(held.inputs) - held.at - 1, held.inputs.shape[1] // 2
+        if is_quick(cell, steps, tested, run.options, passes=len(KINDS) * (controls + 2)):
+            break
+    else:
+        return f"Not measured, since it takes long. {HOW_TO_MEASURE}"
+    basis = None if variables is None else _newest(variables)
+    other = held_class(run.task, sequences, seed, 1)
+    assert other is not None
+    try:
+        name = None if basis is not None else _holder(run.model, other)
+        found = {kind: _measured(run, held, kind, basis, name, controls) for kind in KINDS}
+    except ValueError as error:
+        return f"Interventions on {held.name} cannot be measured: {error}"
+    return Interventions(held.name, "class means" if basis is None else "find_variables", found)
+
+
+def interventions_section(found: Interventions | str) -> Section:
+    """Return the section with the interventions, or with the reason why there are none."""
+    return Section(TITLE, found, "") if isinstance(found, str) else found.section()
+
+
+def _newest(variables: Variables) -> MemoryBasis | None:
+    """Return the directions of the newest variable; None if no variables were found."""
+    if variables.structure is None:
+        return None
+    basis = variables.structure.basis
+    return MemoryBasis(basis.block(-1), basis.dual(-1), 1)
+
+
+@torch.no_grad()
+def _holder(model: Model, held: HeldClass) -> str | None:
+    """Return the name of the tensor of the state from whose class means the class is decoded best; None for all of it.
+
+    The sequences are others than those of the interventions, so that the choice does not favour these.
+    """
+    state = scan(model.cell, model.encode(held.inputs[: held.at + 1]))[1]
+    known = held.classes >= 0
+    labels = held.classes[known].unique(return_inverse=True)[1]
+    first = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0)) % 2 == 0
+    names = model.cell.state_names(state)
+    accuracies: dict[str | None, float] = {}
+    for name in (None, *names) if len(names) > 1 else (None,):
+        states = StatePart.named(model.cell, state, name).read(state).cpu()[known]
+        means = class_means(states[first], labels[first], int(labels.max()) + 1)
+        if means.isfinite().all() and bool((means != means[0]).any()):
+            subspace = Subspace.spanned((means - means.mean(0)).mT)
+            right = nearest_mean_accuracy(subspace, states[~first], labels[~first], means)
+            accuracies[name] = float(right.mean())
+    return max(accuracies, key=lambda name: accuracies[name]) if accuracies else None
+
+
+@torch.no_grad()
+def _measured(
+    run: LoadedRun, held: HeldClass, kind: str, basis: MemoryBasis | None, name: str | None, controls: int
+) -> Intervention:
+    model = run.model
+
+    def answer(outputs: Tensor) -> Tensor:
+        answers = model.readout(outputs)
+        return answers if held.output is None else answers[..., [held.output]]
+
+    return measure_intervention(
+        model.cell,
+        model.encode(held.inputs),
+        held.classes,
+        at=held.at,
+        kind=kind,
+        directions=basis,
+        name=name,
+        readout=answer,
+        answers=held.answers,
+        mask=held.counts,
+        controls=controls,
+        seed=run.options.seed,
+    )
+
+
+# --- sentences --------------------------------------------------------------------------------------------------------
+
+
+def _sentences(found: Interventions) -> Iterator[str]:
+    first = next(iter(found.by_kind.values()))
+    directions = f"{first.dimension} direction{'s' * (first.dimension > 1)} of {first.part}"
+    where = (
+        f"The mean states of {found.variable} span {directions}"
+        if found.origin == "class means"
+        else f"find_variables found {directions} for {found.variable}"
+    )
+    assert first.decoded is not None
+    yield (
+        f"{where} after step {first.at}, which decode it in {float(first.decoded.mean()):.1%} of new sequences "
+        f"(guessing {first.guessed:.1%})."
+    )
+    names = {"erase": "erased", "swap": "swapped", "transplant": "transplanted from another sequence"}
+    for kind, result in found.by_kind.items():
+        if not float(result.possible.sum()) > 0:
+            yield f"If it is {names[kind]}, no answer could change, not even with the whole state of another sequence."
+            continue
+        yield (
+            f"If it is {names[kind]}, {_share(result.effect, result.interval)} {result.unit}, and with random "
+            f"subspaces {_share(float(result.control_effects.mean()), result.control_interval)}."
+        )
+    yield _verdict(found)
+
+
+def _verdict(found: Interventions) -> str:
+    """Return for which interventions effect and control differ."""
+    shown = [kind for kind, result in found.by_kind.items() if result.shown]
+    if len(shown) == len(found.by_kind):
+        return "Effect and control differ in all three: the network uses what this subspace holds."
+    if not next(iter(found.by_kind.values())).decodable:
+        return "The subspace does not hold the class better than guessing, so that nothing was shown."
+    others = _listed([kind for kind in found.by_kind if kind not in shown])
+    missing = (
+        f"Nothing was shown by {others}: the effect is not above that of random subspaces beyond chance, which is no "
+        f"proof that the network does not use it."
+    )
+    if not shown:
+        return missing
+    return f"Effect and control differ in {_listed(shown)}: the network uses what this subspace holds. {missing}"
+
+
+def _listed(kinds: list[str]) -> str:
+    nouns = {"erase": "the erasure", "swap": "the swap", "transplant": "the transplant"}
+    *before, last = (nouns[kind] for kind in kinds)
+    return f"{', '.join(before)} and {last}" if before else last
+
+
+def _share(value: float, interval: Interval) -> str:
+    low, high = (float(edge) for edge in interval)
+    return f"{value:.1%} ({low:.1%} to {high:.1%})"
+
+
+def _table(found: Interventions) -> str:
+    headings = ("Intervention", "Effect", "Random subspaces", "Difference", "p", "")
+    rows = []
+    for kind, result in found.by_kind.items():
+        if not float(result.possible.sum()) > 0:
+            rows.append((kind, "–", "–", "–", "–", "nothing could change"))
+            continue
+        controls = _share(float(result.control_effects.mean()), result.control_interval)
+        difference = _share(result.excess, result.excess_interval)
+        verdict = "differs" if result.shown else "not shown"
+        rows.append(
+            (kind, _share(result.effect, result.interval), controls, difference, f"{result.p_value:.2g}", verdict)
+        )
+    note = (
+        "Effect: the share of answers that change (erase) or become those that the whole state of the other sequence "
+        "gives (swap, transplant); for outputs that are values, the share of the way. p: the probability that a random "
+        "subspace has at least this effect."
+    )
+    return table_markup("Effect and control, with 95% intervals over sequences", headings, rows) + (
+        f'<p class="small">{note}</p>'
+    )
