@@ -117,8 +117,8 @@ class MiniGrid(Study):
     caption = (
         "Lines: reward of the episodes that end during training; they start too high, because the first episodes to "
         "end are those that reached their goal. Dots: reward after training in the training environment and in the "
-        "larger one, with standard errors; circles: published rewards after 5,000,000 steps; grey bars: random actions. "
-        "Agents do not receive the mission: in GoToObject, GoToDoor and Fetch they have to guess the target."
+        "larger one, with standard errors; circles: published rewards after 5,000,000 steps; grey bars: random "
+        "actions. Agents do not receive the mission: in GoToObject, GoToDoor and Fetch they have to guess the target."
     )
 
     def trials(self, settings: Mapping[str, Any], seeds: Iterable[int]) -> list[Trial]:
