@@ -48,7 +48,7 @@ ptb-pmnist-attention | networks that attend to their past, on permuted MNIST and
     Kerg 2022, chapter 4 Table 3 | mnemoscope.studies.kerg2022.ptb_pmnist_attention:STUDY | kerg2020 kerg2022thesis
     attention, long sequences
 psmnist | classification of digits from 784 pixels in a fixed random order
-    Kerg 2022, Fig 2, A.1 Table 2 and chapter 4 Table 3 | mnemoscope.studies.kerg2022.psmnist:STUDY
+    Kerg 2022, Fig 2, A.1 Fig 1 and Table 2 | mnemoscope.studies.kerg2022.psmnist:STUDY
     kerg2019 kerg2020 kerg2022thesis | long sequences
 ptb-bpc | bits per character on the Penn Treebank
     Kerg 2022, Tables 1 and 3 | mnemoscope.studies.kerg2022.ptb_bpc:STUDY | kerg2019 kerg2022thesis | long sequences
@@ -59,6 +59,11 @@ gradient-norms | gradients of nnRNN through time and through training
 learned-schur | rotations and non-normal parts that nnRNN learns on three tasks
     Kerg 2022, 3.6.3 Fig 3 and A.5 Fig 2 | mnemoscope.studies.kerg2022.learned_schur:STUDY | kerg2019 kerg2022thesis
     spectrum
+chain-transients | transients of feed-forward chains, and powers of triangular matrices
+    Kerg 2022, 3.4.1, Fig 1b and Prop 3.4.2 | mnemoscope.studies.kerg2022.chain_transients:STUDY
+    kerg2019 kerg2022thesis | dynamics
+schur-accuracy | eigenvalues by a Schur decomposition: accurate for normal matrices, not for the Grcar matrix
+    Kerg 2022, A.4 | mnemoscope.studies.kerg2022.schur_accuracy:STUDY | kerg2019 kerg2022thesis | spectrum
 fisher-table | total Fisher information of feed-forward chains; five of twelve printed values are off
     Kerg 2022, A.2 Table 5 | mnemoscope.studies.kerg2022.fisher_table:STUDY | kerg2019 ganguli2008 kerg2022thesis
     capacity

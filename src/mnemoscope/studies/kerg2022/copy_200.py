@@ -1,4 +1,4 @@
-"""The copy task with a delay of 200: which networks learn it, and how fast (Kerg, Fig 2 left and A.1 Table 1)."""
+"""The copy task with a delay of 200: which networks learn it, how fast (Kerg, Fig 2 left, A.1 Fig 1 and Table 1)."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 
 from mnemoscope.config.run_config import RunConfig
-from mnemoscope.replication.agreement import at_least, at_most
+from mnemoscope.replication.agreement import as_printed, at_least, at_most
 from mnemoscope.replication.claims import EVERYTHING, Claim, Row, about
-from mnemoscope.replication.learning_study import LearningStudy, first_step
+from mnemoscope.replication.learning_study import LearningStudy, finite, first_step
 from mnemoscope.replication.study import Finished, Preset
 from mnemoscope.studies.kerg2022.notation import TINY, preset, recipe, thesis
 
@@ -28,15 +28,31 @@ MATCHED = {
 }
 """Networks of other sizes (ibid.). ExpRNN and LSTM have about as many parameters as nnRNN, 18.9K. EURNN has 10.8K with
 our two layers of rotations; the source does not state its number of layers."""
+RECIPES = {
+    **{about("rnn-orth", init=init): recipe("rnn", 2e-4, 0.99, init=init) for init in ("henaff", "cayley")},
+    **{about("rnn-orth", rate=rate): recipe("rnn-orth", rate, 0.99) for rate in (1e-4, 5e-4, 1e-3)},
+}
+"""Changes of the published recipe that might explain why RNN-orth learns more slowly here than in A.1 Fig 1."""
 SOLVED = 0.99
 SOLVES = at_least(SOLVED, "our reading of 'solves it': 99% of the symbols")
 """Recall from which the task counts as solved."""
 RECALL = {
     **dict.fromkeys(("nnrnn", "exprnn", "rnn-orth", "eurnn"), ("solves it", SOLVES)),
-    "lstm": ("struggles", at_most(0.5, "our reading of 'struggles': less than half of the symbols")),
+    "lstm": ("struggles", at_most(0.2, "near a guess, 1 of 8: its curve ends at the baseline")),
     "rnn": ("fails", at_most(0.2, "our reading of 'fails': near a guess, 1 of 8")),
 }
 """Published statements about recall, and the measured values that match them."""
+LOSS = {
+    "nnrnn": ("0.002", None),
+    "exprnn 176": ("0.000", None),
+    "rnn-orth": ("0.002", None),
+    "eurnn 256": ("0.048", 0.010),
+    "lstm 63": ("0.095", None),
+    "rnn": ("0.095", None),
+}
+"""Published cross entropy at the end of training, and its standard error where that is above 0.001. The supplement that
+comes with the released code has the curves of A.1 Fig 1 (left) as vector graphics. The values are the medians of the
+last 100 of 1,500 iterations, because single iterations have peaks."""
 
 
 class Copy200(LearningStudy):
@@ -52,7 +68,13 @@ class Copy200(LearningStudy):
             Claim(about(network), "recall", value, thesis("3.6.1 and Fig 2"), agreement, "higher")
             for network, (value, agreement) in RECALL.items()
         ),
-        Claim(EVERYTHING, "baseline loss", 0.095, thesis("3.6.1")),
+        *(
+            Claim(
+                about(network), "cross entropy", value, thesis("A.1 Fig 1 (left)"), as_printed(value, spread), "lower"
+            )
+            for network, (value, spread) in LOSS.items()
+        ),
+        Claim(EVERYTHING, "baseline loss", 0.095, thesis("3.6.1"), as_printed("0.095"), by_construction=True),
     )
     base = RunConfig(
         "copy-200",
@@ -79,6 +101,7 @@ class Copy200(LearningStudy):
         "paper": preset(
             "As published, with networks matched by units and by parameters; five seeds.", NETWORKS | MATCHED, seeds=5
         ),
+        "recipes": preset("RNN-orth with other initial matrices and learning rates; three seeds.", RECIPES, seeds=3),
     }
     cites = ("kerg2019", "hochreiter1997", "arjovsky2016")
     caption = "Recall during training: median and range over the seeds."
@@ -88,7 +111,16 @@ class Copy200(LearningStudy):
         ours = ", ".join("never" if step is None else f"{step:.0f}" for step in steps)
         middle = median(float("inf") if step is None else step for step in steps)
         remark = "" if middle == float("inf") else f"median {middle:.0f}"
-        return [Row(f"{name}: iterations to {SOLVED:.0%} recall", "", ours, remark=remark)]
+        losses = [each.result["loss"] for each in finite(trials)]
+        return [
+            Row(f"{name}: iterations to {SOLVED:.0%} recall", "", ours, remark=remark),
+            self.row(trials, "cross entropy", losses, ".4f"),
+        ]
+
+    def summarise(self, results: Sequence[Finished]) -> list[Row]:
+        baseline = results[0].result["baseline"]  # the same for all networks
+        claim = self.claim("baseline loss")
+        return [*super().summarise(results), self.compare(results, claim, [baseline], f"{baseline:.4f}")]
 
 
 STUDY = Copy200()

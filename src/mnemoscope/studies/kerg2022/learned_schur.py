@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from mnemoscope.config.run_config import changed
 from mnemoscope.connectivity import Schur
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, add_legend, style_page_axes
 from mnemoscope.replication.agreement import as_printed, at_least, at_most, chosen
-from mnemoscope.replication.claims import Claim, Row, about
+from mnemoscope.replication.claims import Claim, Row, Subject, about, as_subject
 from mnemoscope.replication.learning_study import LearningStudy, colours
 from mnemoscope.replication.study import Finished, Preset, Trial
 from mnemoscope.studies.kerg2022 import copy_200, psmnist, ptb_bpc
@@ -24,8 +26,21 @@ if TYPE_CHECKING:
 
 TASKS: dict[str, LearningStudy] = {"copy": copy_200.STUDY, "psmnist": psmnist.STUDY, "ptb": ptb_bpc.STUDY}
 """Studies from which the settings of nnRNN are taken, by task."""
+FIRST_EPOCHS = 15
+"""Epochs of the recipes on the Penn Treebank."""
+RECIPES: dict[Subject, dict[str, Any]] = {
+    about("", "copy", mask="released"): {"cell_options": {"within_pairs": True}},
+    about("", "copy", decay=1e-4): {"cell_options": {"decay": 1e-4}},
+    about("", "ptb", delta=1e-4): {"cell_options": {"modulus_penalty": 1e-4}, "steps": FIRST_EPOCHS * ptb_bpc.EPOCH},
+    about("", "ptb", delta=1e-3): {"cell_options": {"modulus_penalty": 1e-3}, "steps": FIRST_EPOCHS * ptb_bpc.EPOCH},
+    about("", "ptb", mask="released"): {"cell_options": {"within_pairs": True}, "steps": FIRST_EPOCHS * ptb_bpc.EPOCH},
+    about("", "ptb", T=300): ptb_bpc.LONG["nnrnn"] | ptb_bpc.WINDOWS_300 | {"steps": FIRST_EPOCHS * ptb_bpc.EPOCH_300},
+}
+"""Changes of the published recipes that might explain what differs: the mask of T in the released code, which has the
+entry inside each 2 x 2 block; the search's other values of delta and of the decay of T; the recipe for T = 300."""
 QUANTITIES = (
     ("T / Lambda", "non_normal", "Frobenius norms"),
+    ("mean |t|", "mean_entry", "entries of T outside the blocks"),
     ("mean modulus", "mean_modulus", ""),
     ("mean cosine of the angles", "mean_cosine", ""),
 )
@@ -87,8 +102,14 @@ class LearnedSchur(LearningStudy):
         ),
         "cpu": Preset("The copy task as published; one seed.", {"as": "cpu", "tasks": ("copy",)}),
         "paper": Preset(
-            "The copy task, permuted MNIST and the Penn Treebank as published, on a GPU; one seed.",
+            "The copy task, permuted MNIST and the Penn Treebank as published, on a GPU; five seeds.",
             {"as": "paper", "tasks": ("copy", "psmnist", "ptb")},
+            (0, 1, 2, 3, 4),
+        ),
+        "recipes": Preset(
+            "Other recipes for the copy task, and for the first 15 epochs of the Penn Treebank on a GPU; three seeds.",
+            {"as": "paper", "tasks": (), "recipes": RECIPES},
+            (0, 1, 2),
         ),
     }
     cites = ("kerg2019",)
@@ -97,18 +118,21 @@ class LearnedSchur(LearningStudy):
     )
 
     def trials(self, settings: Mapping[str, Any], seeds: Iterable[int]) -> list[Trial]:
-        trials = []
-        for task in settings["tasks"]:
-            of_task = TASKS[task].presets[settings["as"]].settings
-            nnrnn = {about("", task): of_task["networks"]["nnrnn"]}
-            trials += TASKS[task].trials({**of_task, "networks": nnrnn}, seeds)
+        trials, seeds = [], tuple(seeds)
+        recipes = {about("", task): {} for task in settings["tasks"]} | settings.get("recipes", {})
+        for subject, changes in recipes.items():
+            study = TASKS[subject.task]
+            of_task = study.presets[settings["as"]].settings
+            networks = {as_subject(key): published for key, published in of_task["networks"].items()}
+            nnrnn = asdict(changed(changed(study.base, networks[about("nnrnn")]), changes))
+            trials += study.trials({**of_task, "networks": {subject: nnrnn}}, seeds)
         return trials
 
     def measure(self, run: Path) -> dict[str, Any]:
         matrix = getattr(load_model(run)[0].cell, "connectivity", None)
         assert isinstance(matrix, Schur)
         with torch.no_grad():
-            T, Lambda, moduli, theta = matrix.non_normal(), matrix.normal_part(), matrix.moduli(), matrix.theta
+            T, Lambda, theta = matrix.non_normal(), matrix.normal_part(), matrix.theta
             # without the entries inside a 2 x 2 block
             subdiagonals = [T.diagonal(-1)[1::2], *(T.diagonal(-offset) for offset in range(2, matrix.size))]
             diagonals = [entries.abs().mean().item() for entries in subdiagonals if len(entries)]
@@ -116,7 +140,8 @@ class LearnedSchur(LearningStudy):
             shares = torch.histc(folded, BINS, 0, torch.pi) / len(theta)
             return {
                 "non_normal": (T.norm() / Lambda.norm()).item(),
-                "mean_modulus": moduli.mean().item(),
+                "mean_entry": sum(entries.abs().sum().item() for entries in subdiagonals) / sum(map(len, subdiagonals)),
+                "mean_modulus": mean_modulus(matrix),
                 "mean_cosine": theta.cos().mean().item(),
                 "diagonals": [float(f"{value:.3g}") for value in diagonals],
                 "angles": [round(value, 5) for value in shares.tolist()],
@@ -126,11 +151,12 @@ class LearnedSchur(LearningStudy):
         rows = []
         for quantity, key, remark in QUANTITIES:
             measured = [each.result[key] for each in trials if key in each.result]
-            rows.append(self.row(trials, quantity, measured, ".4f", remark))
+            if measured:
+                rows.append(self.row(trials, quantity, measured, ".4f", remark))
         return rows
 
     def as_published(self, trial: Trial) -> bool:
-        return TASKS[trial.name].as_published(trial)
+        return not trial.subject.condition and TASKS[trial.subject.task].as_published(trial)
 
     def figure(self, results: Sequence[Finished]) -> Figure:
         figure = new_figure(7.2, 3.4)
@@ -150,6 +176,16 @@ class LearnedSchur(LearningStudy):
         for axes in (diagonals, angles):
             style_page_axes(axes)
         return figure
+
+
+def mean_modulus(matrix: Schur) -> float:
+    """Return the mean modulus of the eigenvalues, which are those of the blocks on the diagonal of the Schur form."""
+    if not matrix.within_pairs:
+        return matrix.moduli().mean().item()
+    form, paired = matrix.schur_form().double().cpu(), 2 * matrix.pairs
+    blocks = form[:paired, :paired].unfold(0, 2, 2).unfold(1, 2, 2).diagonal(dim1=0, dim2=1).permute(2, 0, 1)
+    moduli = torch.cat([torch.linalg.eigvals(blocks).flatten().abs(), form.diagonal()[paired:].abs()])
+    return moduli.mean().item()
 
 
 STUDY = LearnedSchur()

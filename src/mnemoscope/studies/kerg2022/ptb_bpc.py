@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from mnemoscope.registry.citations import Source
 from mnemoscope.replication.agreement import as_printed
 from mnemoscope.replication.claims import Claim, Row, Subject, about, as_subject
 from mnemoscope.replication.learning_study import LearningStudy, finite
-from mnemoscope.replication.study import Finished, Preset
+from mnemoscope.replication.study import Finished, Preset, Trial
 from mnemoscope.studies.kerg2022.notation import TINY, Networks, preset, recipe, thesis
 from mnemoscope.training import load_model
 
@@ -30,11 +30,13 @@ NETWORKS = {
 """Recipes of Kerg, A.1 Table 4, for windows of 150 steps, at 1,024 units."""
 MATCHED = {
     "exprnn 1386": NETWORKS["exprnn"] | {"hidden_size": 1386},
+    "eurnn 2048": NETWORKS["eurnn"] | {"hidden_size": 2048},
     "lstm 475": NETWORKS["lstm"] | {"hidden_size": 475, "learning_rate": 1e-3, "smoothing": 0.99},
 }
 """Networks with as many parameters as nnRNN, about 1.32M (ibid.)."""
-EPOCH = 262
-"""Iterations per epoch: 5,017,482 characters in 128 streams, windows of 150 steps."""
+EPOCH, EPOCH_300 = 262, 131
+"""Iterations per epoch: 5,017,482 characters in 128 streams, in windows of 150 or 300 steps."""
+EPOCHS = 100
 # The released code halves the learning rate after every epoch without progress; after ten such epochs learning stalls.
 BASE = RunConfig(
     "ptb-bpc",
@@ -46,14 +48,38 @@ BASE = RunConfig(
     optimiser="rmsprop",
     schedule="plateau",
     patience=10,
-    steps=100 * EPOCH,
+    steps=EPOCHS * EPOCH,
     batch_size=128,
     evaluate_every=EPOCH,
     evaluate_batches=None,
     checkpoint_every=EPOCH,
     threads=1,
 )
-TABLE_1 = thesis("Table 1, T = 150, N = 1024")
+LONG = NETWORKS | MATCHED
+LONG |= {
+    "nnrnn": recipe("nnrnn", 8e-4, 0.9, 6e-5, init="cayley", modulus_penalty=1e-4, decay=1e-4),
+    "rnn-orth": recipe("rnn", 1e-4, 0.9, init="cayley"),
+    "lstm 475": LONG["lstm 475"] | {"learning_rate": 3e-3, "smoothing": 0.9},
+}
+"""Recipes for windows of 300 steps (ibid.)."""
+WINDOWS_300 = {
+    "task_options": {"length": 300},
+    "steps": EPOCHS * EPOCH_300,
+    "evaluate_every": EPOCH_300,
+    "checkpoint_every": EPOCH_300,
+}
+PUBLISHED = {
+    "rnn": ((2.89, 0.002), (2.90, 0.002), (40.01, 0.026), (39.97, 0.025)),
+    "rnn-orth": ((1.62, 0.004), (1.66, 0.006), (66.29, 0.07), (65.53, 0.09)),
+    "eurnn": ((1.69, 0.001), (1.68, 0.001), (64.01, 0.002), (64.20, 0.003)),
+    "eurnn 2048": ((1.61, 0.001), (1.62, 0.001), (65.68, 0.002), (65.55, 0.002)),
+    "exprnn": ((1.51, 0.005), (1.55, 0.001), (67.51, 0.11), (66.89, 0.024)),
+    "exprnn 1386": ((1.49, 0.008), (1.52, 0.001), (68.07, 0.15), (67.58, 0.04)),
+    "nnrnn": ((1.47, 0.003), (1.49, 0.002), (68.78, 0.0006), (68.52, 0.0004)),
+}
+"""Bits per character for windows of 150 and of 300 steps (Table 1), then accuracies in percent (A.1 Table 3), each with
+its standard error. Networks named without units have 1,024, those with units as many parameters as nnRNN."""
+DELTA = "delta = 1, as printed for T = 150, holds the moduli at 1; smaller ones let them sink (learned-schur, recipes)"
 SMOKE: dict[str, Any] = {
     **TINY,
     "embedding": 8,
@@ -63,10 +89,24 @@ SMOKE: dict[str, Any] = {
 }
 
 
-def bpc(subject: Subject | str, value: float, source: Source) -> Claim:
+def bpc(subject: Subject | str, value: float, source: Source, spread: float | None = None) -> Claim:
     """Return the claim for a published number of bits per character."""
-    near = as_printed(f"{value:.2f}")
+    near = as_printed(f"{value:.2f}", spread)
     return Claim(as_subject(subject), "bits per character", value, source, near, better="lower")
+
+
+def with_window(network: str, window: int) -> Subject:
+    """Return the subject of a network that learns from windows of 150 or of 300 steps."""
+    return about(network) if window == 150 else about(network, T=window)
+
+
+def _claims() -> Iterator[Claim]:
+    for network, (*bits, short, long) in PUBLISHED.items():
+        for window, (value, error), (percent, spread) in zip((150, 300), bits, (short, long), strict=True):
+            subject, place = with_window(network, window), f"T = {window}"
+            yield bpc(subject, value, thesis(f"Table 1, {place}"), error)
+            near, source = as_printed(f"{percent:.2f}%", spread), thesis(f"A.1 Table 3, {place}")
+            yield Claim(subject, "accuracy", f"{percent:.2f}%", source, near, "higher")
 
 
 def make_presets(smoke: Networks, cpu: Networks, paper: Networks, seeds: int = 1) -> dict[str, Preset]:
@@ -96,32 +136,25 @@ class PennTreebankBPC(LearningStudy):
     score = "bpc"
     score_in_words = "bits per character"
     claims = (
-        bpc("nnrnn", 1.47, TABLE_1),
-        bpc("exprnn", 1.51, TABLE_1),
-        bpc("rnn-orth", 1.62, TABLE_1),
-        bpc("eurnn", 1.69, TABLE_1),
-        bpc("rnn", 2.89, TABLE_1),
-        bpc("lstm", 1.37, thesis("3.6.2, N = 1024")),
-        bpc("exprnn 1386", 1.49, thesis("Table 1, T = 150, 1.32M parameters")),
-        Claim(about("nnrnn"), "accuracy", "68.78%", thesis("A.1 Table 3, T = 150"), as_printed("68.78%"), "higher"),
-        Claim(
-            about("exprnn"),
-            "accuracy",
-            "67.51%",
-            thesis("A.1 Table 3, T = 150, N = 1024"),
-            as_printed("67.51%"),
-            "higher",
-        ),
-        Claim(about("nnrnn"), "mean modulus of eigenvalues", 0.958, thesis("3.6.3"), as_printed("0.958")),
+        *_claims(),
+        bpc("lstm", 1.37, thesis("3.6.2, N = 1024"), 0.003),
+        Claim(about("nnrnn"), "mean modulus of eigenvalues", 0.958, thesis("3.6.3"), as_printed("0.958"), reason=DELTA),
     )
     base = BASE
     presets = make_presets(
         {name: NETWORKS[name] for name in ("nnrnn", "lstm")},
         {name: NETWORKS[name] for name in ("nnrnn", "exprnn")},
-        NETWORKS | MATCHED,
+        {
+            **{with_window(name, 150): changes for name, changes in (NETWORKS | MATCHED).items()},
+            **{with_window(name, 300): changes | WINDOWS_300 for name, changes in LONG.items()},
+        },
     )
     cites = ("kerg2019", "mikolov2012", "marcus1993")
     caption = "Bits per character on the validation text during training."
+
+    def as_published(self, trial: Trial) -> bool:
+        epoch = {150: EPOCH, 300: EPOCH_300}.get(trial.settings["task_options"]["length"])
+        return epoch is not None and (trial.settings["steps"], trial.settings["batch_size"]) == (EPOCHS * epoch, 128)
 
     def measure(self, run: Path) -> dict[str, Any]:
         """Return the mean and the largest modulus of the eigenvalues of an nnRNN."""
@@ -142,8 +175,14 @@ class PennTreebankBPC(LearningStudy):
 STUDY = PennTreebankBPC()
 
 
-def _clamped(modulus: float) -> Subject:
-    return about("nnrnn", gamma=modulus, label=f"nnrnn, gamma = {modulus:g}")
+def _clamped(modulus: float, **condition: float) -> Subject:
+    values = {"gamma": modulus, **condition}
+    label = ", ".join(f"{name} = {value:g}" for name, value in values.items())
+    return about("nnrnn", **values, label=f"nnrnn, {label}")
+
+
+def _fixed(recipe: Mapping[str, Any], modulus: float) -> dict[str, Any]:
+    return {**recipe, "cell_options": {**recipe["cell_options"], "modulus": modulus, "clamp": 0.0}}
 
 
 class GammaClamp(PennTreebankBPC):
@@ -153,18 +192,34 @@ class GammaClamp(PennTreebankBPC):
     title = "nnRNN with eigenvalues of fixed modulus"
     question = "Does it matter for the Penn Treebank whether the moduli of the eigenvalues are learned?"
     claims = (
-        bpc("nnrnn", 1.47, thesis("A.6 Table 6, T = 150")),
-        bpc(_clamped(1.0), 1.46, thesis("A.6 Table 6, T = 150; one run of five failed")),
-        bpc(_clamped(0.958), 1.47, thesis("A.6 Table 6, T = 150")),
+        bpc("nnrnn", 1.47, thesis("A.6 Table 6, T = 150"), 0.003),
+        bpc(_clamped(1.0), 1.46, thesis("A.6 Table 6, T = 150; one run of five failed"), 0.005),
+        bpc(_clamped(0.958), 1.47, thesis("A.6 Table 6, T = 150"), 0.005),
+        bpc(with_window("nnrnn", 300), 1.49, thesis("A.6 Table 6, T = 300"), 0.002),
+        bpc(_clamped(1.0, T=300), 1.49, thesis("A.6 Table 6, T = 300; two runs of five failed"), 0.022),
+        bpc(_clamped(0.958, T=300), 1.49, thesis("A.6 Table 6, T = 300"), 0.008),
     )
     networks: Mapping[Subject | str, dict[str, Any]] = {
         "nnrnn": NNRNN,
-        **{
-            _clamped(modulus): NNRNN | {"cell_options": NNRNN["cell_options"] | {"modulus": modulus, "clamp": 0.0}}
-            for modulus in (1.0, 0.958)
-        },
+        **{_clamped(modulus): _fixed(NNRNN, modulus) for modulus in (1.0, 0.958)},
     }
-    presets = make_presets(networks, networks, networks, seeds=5)
+    long: Mapping[Subject | str, dict[str, Any]] = {
+        with_window("nnrnn", 300): LONG["nnrnn"] | WINDOWS_300,
+        **{_clamped(modulus, T=300): _fixed(LONG["nnrnn"], modulus) | WINDOWS_300 for modulus in (1.0, 0.958)},
+    }
+    presets = make_presets(networks, networks, {**networks, **long}, seeds=5) | {
+        "recipes": preset(
+            "Moduli fixed at 1 with lower learning rates: the first two epochs, where training diverges; three seeds.",
+            {
+                _clamped(1.0, rate=rate): _fixed(NNRNN, 1.0)
+                | {"learning_rate": rate, "orthogonal_learning_rate": rate / 10}
+                for rate in (8e-4, 4e-4, 2e-4, 1e-4)
+            },
+            seeds=3,
+            device="cuda",
+            steps=2 * EPOCH,
+        )
+    }
 
 
 GAMMA_CLAMP = GammaClamp()

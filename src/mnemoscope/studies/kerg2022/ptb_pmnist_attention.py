@@ -28,19 +28,23 @@ DIGITS: dict[str, dict[str, Any]] = {
     "exprnn": {"cell": "exprnn", "learning_rate": 1e-4, "orthogonal_learning_rate": 1e-5},
     "relrnn": {"cell": "relrnn", "learning_rate": 3e-4, "cell_options": MODRELU},
     "lstm": {"cell": "lstm", "learning_rate": 2e-4},
+    "h-detach": {"cell": "h-detach", "learning_rate": 2e-4, "cell_options": {"p": 0.25}},
+    "sab": {"cell": "sab", "learning_rate": 2e-4},
     "rellstm": {"cell": "rellstm", "learning_rate": 2e-4},
 }
-"""Recipes of Kerg, B.4 Table 5. It lacks RNN and RelLSTM, which are trained as orth-RNN and LSTM."""
+"""Recipes of Kerg, B.4 Table 5. It lacks RNN, which is trained as orth-RNN, and h-detach, SAB and RelLSTM, which are
+trained as LSTM. The p of h-detach is that of its authors for MNIST."""
 CHARACTERS: dict[str, dict[str, Any]] = {
     "rnn": {"cell": "rnn", "learning_rate": 1e-3, "cell_options": {"nonlinearity": "tanh"}},
     "rnn-orth": {"cell": "rnn-orth", "learning_rate": 1e-3, "cell_options": {"nonlinearity": "tanh"}},
     "exprnn": {"cell": "exprnn", "learning_rate": 3e-3, "orthogonal_learning_rate": 3e-4},
     "relrnn": {"cell": "relrnn", "learning_rate": 3e-4, "cell_options": {"short_term": 10, "relevant": 5}},
     "lstm": {"cell": "lstm", "learning_rate": 2e-4},
+    "sab": {"cell": "sab", "learning_rate": 2e-4},
     "rellstm": {"cell": "rellstm", "learning_rate": 2e-4, "cell_options": {"short_term": 10, "relevant": 5}},
 }
-"""Recipes of Kerg, B.4 Table 6. The RNN is trained as orth-RNN, and RelLSTM as LSTM with the screen of RelRNN. ExpRNN
-has modReLU here instead of the table's tanh."""
+"""Recipes of Kerg, B.4 Table 6. The RNN is trained as orth-RNN, SAB as LSTM, and RelLSTM as LSTM with the screen of
+RelRNN. ExpRNN has modReLU here instead of the table's tanh."""
 TABLE: dict[str, tuple[float | None, int | None, float]] = {
     "rnn": (1.56, 66, 90.4),
     "rnn-orth": (1.53, 66, 93.4),
