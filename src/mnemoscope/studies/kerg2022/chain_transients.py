@@ -38,6 +38,10 @@ RISES = at_least(1, "our reading of 'increasing': no ratio below 1")
 CHAINS, POWERS = about("", "chains"), about("", "powers")
 
 
+def _preset(summary: str, size: int, n: int, powers: int) -> Preset:
+    return Preset(summary, {"cases": {"": {"size": size, "n": n, "powers": powers}}})
+
+
 class ChainTransients(ComputedStudy):
     """Measure transients of feed-forward chains, and the coefficients of powers of a triangular matrix."""
 
@@ -93,13 +97,9 @@ class ChainTransients(ComputedStudy):
         ),
     )
     presets: Mapping[str, Preset] = {
-        "smoke": Preset(
-            "Chains of 12 units, powers up to 6 of a 4 x 4 matrix.", {"cases": {"": {"size": 12, "n": 4, "powers": 6}}}
-        ),
-        "cpu": Preset(
-            "Chains of 100 units as in Fig 1, powers up to 40 of an 8 x 8 matrix; a second.",
-            {"cases": {"": {"size": 100, "n": 8, "powers": 40}}},
-        ),
+        "smoke": _preset("Chains of 12 units, powers up to 6 of a 4 x 4 matrix.", 12, 4, 6),
+        "cpu": _preset("Chains of 100 units, powers up to 40 of an 8 x 8 matrix; a second.", 100, 8, 40),
+        "paper": _preset("Chains of 100 units, powers up to 100 of a 12 x 12 matrix; seconds.", 100, 12, 100),
     }
     cites = ("kerg2019",)
     caption = "Root mean square of the last unit over starts on the unit sphere. Solid: beta = 0; dashed: beta = 0.005."

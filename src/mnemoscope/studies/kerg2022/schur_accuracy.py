@@ -73,6 +73,7 @@ class SchurAccuracy(ComputedStudy):
             {"cases": _cases(70)},
             (0, 1, 2, 3, 4),
         ),
+        "paper": Preset("The same with 20 random normal matrices.", {"cases": _cases(70)}, tuple(range(20))),
     }
     cites = ("kerg2019",)
 
