@@ -177,6 +177,12 @@ class RelationalModel(nn.Module):
                 f"Objects are numbers of images, 0 to {len(images) - 1}, but there are some from "
                 f"{int(objects.min())} to {int(objects.max())}."
             )
+        return self.encode_valid(images, objects)
+
+    def encode_valid(
+        self, images: Float[Tensor, "distinct channels height width"], objects: Int[Tensor, "batch objects"]
+    ) -> EncodedObjects:
+        """Encode each image once, without a check of the objects, which `torch.vmap` does not allow."""
         features = self.encoder(images)
         return EncodedObjects(features if self.sparse is None else self.sparse(features), objects, self.norm)
 

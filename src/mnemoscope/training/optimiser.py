@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from math import cos, pi
 
+from torch import nn
 from torch.optim import Optimizer
 
 from mnemoscope import registry
-from mnemoscope.cells import Model
 from mnemoscope.config.run_config import RunConfig
 from mnemoscope.connectivity import Connectivity
 from mnemoscope.training.checkpoint import Counters
 
 
-def build_optimiser(config: RunConfig, model: Model) -> Optimizer:
+def build_optimiser(config: RunConfig, model: nn.Module) -> Optimizer:
     """Return the optimiser; with `orthogonal_learning_rate`, orthogonal and unitary matrices form a separate group."""
     learned = [parameter for parameter in model.parameters() if parameter.requires_grad]
     if not learned:

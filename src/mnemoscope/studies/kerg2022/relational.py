@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from math import inf
 from pathlib import Path
 from statistics import mean, stdev
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from mnemoscope.config.run_config import ENDLESS_EVALUATION, changed
-from mnemoscope.replication.claims import Row, Subject, with_reason
-from mnemoscope.replication.differences import Difference, measure_difference
+from mnemoscope.replication.claims import Row, with_reason
 from mnemoscope.replication.learning_study import LearningStudy, by_name, finite
 from mnemoscope.replication.study import Finished, Trial
-from mnemoscope.replication.verdicts import Judgement, Obstacle, Verdict, not_compared
-from mnemoscope.studies.kerg2022 import relational_reasons as reasons
-from mnemoscope.studies.kerg2022.relational_claims import NO_WORSE, UNSEEN_SHAPES, Contrast, Reported
+from mnemoscope.replication.verdicts import Obstacle, Verdict
+from mnemoscope.studies.kerg2022 import relational_contrasts as contrasts, relational_reasons as reasons
+from mnemoscope.studies.kerg2022.relational_claims import UNSEEN_SHAPES, Contrast, Reported, judge_accuracy
+from mnemoscope.studies.kerg2022.relational_contrasts import ContrastResult
 from mnemoscope.studies.kerg2022.relational_figure import Panel, draw_accuracies
 from mnemoscope.studies.kerg2022.relational_grid import BASE, TASKS
 from mnemoscope.studies.kerg2022.relational_reasons import percent
@@ -37,23 +35,6 @@ DRIFT = 0.005
 """Smallest loss of accuracy on unseen shapes during training that a row reports."""
 OVER_M = " For several m, lines with dots show unseen shapes and short dashes show seen shapes."
 """Addition to the caption for figures with several m."""
-
-
-class ContrastResult(NamedTuple):
-    """Measured accuracies of both sides of a contrast."""
-
-    first: float
-    """Mean accuracy of the networks that are claimed to be better."""
-    second: float
-    """Mean accuracy of the other networks."""
-    runs: list[Finished]
-    gains: dict[str, Difference]
-    """Difference of each pair, by the name of its first network; without pairs, the single difference."""
-
-    @property
-    def gain(self) -> float:
-        """Difference of the mean accuracies."""
-        return self.first - self.second
 
 
 class RelationalStudy(LearningStudy):
@@ -102,6 +83,10 @@ class RelationalStudy(LearningStudy):
         """Return the tests of a trained network: "validation" with the training shapes, and the keys of `unseen`."""
         return {"test": (task, "test"), "validation": (task, "validation")}
 
+    def run(self, trial: Trial, folder: Path, progress: bool) -> dict[str, Any]:
+        result = super().run(trial, folder, progress)
+        return result | {"curve": {name: result["curve"][name] for name in ("step", self.score)}}
+
     def measure(self, run: Path) -> dict[str, Any]:
         """Return the accuracy in each of the tests."""
         model, task, config = load_model(run)
@@ -120,30 +105,35 @@ class RelationalStudy(LearningStudy):
         return all(trial.settings[name] == getattr(published, name) for name in self.recipe)
 
     def summarise(self, results: Sequence[Finished]) -> list[Row]:
-        rows = []
+        rows, learners = [], self.learners(results)
         for trials in by_name(results).values():
+            learner = trials[0].trial.subject.network in learners
             for key, quantity in self.tested_quantities(trials).items():
                 values = [run.result[key] for run in finite(trials)]
                 ours = over_seeds(values) + (", one seed" if len(values) == 1 else "")
                 row = self.row(trials, quantity, values, ours=ours, remark=self.remark(trials, key))
-                rows.append(self.with_explanation(row, finite(trials), values, key))
+                rows.append(self.judged(row, finite(trials), values, key, learner))
         return [*rows, *self.contrast_rows(results)]
 
-    def with_explanation(self, row: Row, trials: Sequence[Finished], values: Sequence[float], key: str) -> Row:
-        """Return the row with the reason why it differs, if the runs show one.
+    def learners(self, results: Sequence[Finished]) -> set[str]:
+        """Return the networks that learned one of their tasks: they came halfway from chance to perfect."""
+        runs = finite(results)
+        return {
+            run.trial.subject.network for run in runs if self.accuracy(run) >= (1 + reasons.chance_accuracy([run])) / 2
+        }
 
-        An accuracy is not compared if the published one and ours are both near a guess.
-        """
+    def judged(self, row: Row, trials: Sequence[Finished], values: Sequence[float], key: str, learner: bool) -> Row:
+        """Return the row with the verdict on the mean over the seeds, and the reason why it differs, if known."""
         claim = row.claim
-        if claim is None or not row.verdict.compared:
+        if claim is None or claim.agreement is None or not values:
             return row
-        best = max(claim.mean or 0.0, mean(values)) if isinstance(claim, Reported) else inf
-        if claim.chance is not None and best < claim.chance + reasons.LEARNED:
-            reason = f"neither is much above chance, {percent(claim.chance)}"
-            return replace(row, judgement=not_compared(Obstacle.CHANCE, reason))
-        if row.verdict not in (Verdict.DIFFERS, Verdict.WORSE) or row.judgement.reason:
+        if not claim.agreement.of_mean or row.judgement.obstacle is Obstacle.OTHER_CONDITIONS:
             return row
-        assert claim.agreement is not None
+        row = replace(row, judgement=judge_accuracy(claim, values, learner))
+        if row.verdict not in (Verdict.DIFFERS, Verdict.WORSE):
+            return row
+        if claim.reason:
+            return with_reason(row, claim.reason)
         published = claim.mean if isinstance(claim, Reported) and claim.mean is not None else claim.agreement.low
         has_curves = key == self.main_test
         return with_reason(row, reasons.explain_difference(trials, values, claim.agreement, published, has_curves))
@@ -171,70 +161,22 @@ class RelationalStudy(LearningStudy):
         for contrast in self.contrasts:
             if (measured := self.measure_contrast(results, contrast)) is None:
                 continue
-            gains = measured.gains
-            gain = str(next(iter(gains.values()))) if len(gains) == 1 else f"{100 * measured.gain:+.1f}"
-            ours = f"{gain} points: {percent(measured.first)} against {percent(measured.second)}"
-            if len(gains) > 1:
-                ours += f" ({', '.join(f'{network} {each}' for network, each in gains.items())})"
-            seeds = Counter(run.trial.subject for run in measured.runs)
-            fewest, most = min(seeds.values()), max(seeds.values())
-            if most > 1:
-                ours += f"; {most} seeds" if fewest == most else f"; {fewest} to {most} seeds"
-            missing = [subject.network for subject in (*contrast.first, *contrast.second) if subject not in seeds]
-            ours += f"; without {', '.join(missing)}" if missing else ""
-            single = dict.fromkeys(subject.network for subject, number in seeds.items() if number == 1)
-            ours += f"; one seed of {' and '.join(single)}" if single else ""
-            row = self.compare(measured.runs, contrast, [each.gain for each in gains.values()], ours)
+            gains = [each.gain for each in measured.gains.values()]
+            row = self.compare(measured.runs, contrast, gains, contrasts.describe(contrast, measured))
+            if row.verdict.compared:
+                row = replace(row, judgement=contrasts.judge(contrast, measured, self.accuracy))
             # A difference belongs to no network: the row counts none, and `ours` has the seeds and standard errors.
-            rows.append(replace(self.judge_contrast(row, contrast, measured), measured=()))
+            rows.append(replace(row, measured=()))
         return rows
-
-    def judge_contrast(self, row: Row, contrast: Contrast, measured: ContrastResult) -> Row:
-        """Return the row with the verdict on the differences, beyond what other seeds would change, and its reason.
-
-        The row is not compared if the contrast decides nothing: neither side has learned the task, the second side
-        leaves no room for a better one, or the seeds differ too much.
-        """
-        if not row.verdict.compared or contrast.agreement is None:
-            return row
-        least, chance = contrast.agreement.low, reasons.chance_accuracy(measured.runs)
-        if max(measured.first, measured.second) < chance + reasons.LEARNED:
-            reason = f"neither is much above chance, {percent(chance)}"
-            return replace(row, judgement=not_compared(Obstacle.CHANCE, reason))
-        if measured.second > 1 - least and NO_WORSE <= measured.gain < least:
-            return replace(row, judgement=not_compared(Obstacle.NO_ROOM))
-        row = replace(row, judgement=judge_pairs(measured.gains, least))
-        if row.verdict is Verdict.DIFFERS:
-            if contrast.reason:
-                return with_reason(row, contrast.reason)
-            first, second = (
-                [run for run in measured.runs if run.trial.subject in side]
-                for side in (contrast.first, contrast.second)
-            )
-            return with_reason(row, reasons.explain_contrast(first, second, self.main_test, measured.gain, least))
-        return row
 
     def measure_contrast(self, results: Sequence[Finished], contrast: Contrast) -> ContrastResult | None:
         """Return the measured accuracies of both sides of a contrast; None if networks are missing."""
-        runs: dict[Subject, list[Finished]] = {}
-        for run in finite(results):
-            runs.setdefault(run.trial.subject, []).append(run)
-        if (sides := contrast.available(runs)) is None:
-            return None
-        means = [
-            {subject: mean(run.result[self.main_test] for run in runs[subject]) for subject in side} for side in sides
-        ]
-        first, second = (mean(side.values()) for side in means)
-        ours, theirs = ([[run.result[self.main_test] for run in runs[subject]] for subject in side] for side in sides)
-        tested_together = sum(len(each.first) if each.paired else 1 for each in self.contrasts)
-        gains = {"": measure_difference(ours, theirs, tested_together)}
-        if contrast.paired:
-            gains = {
-                subject.network: measure_difference([one], [other], tested_together)
-                for subject, one, other in zip(sides[0], ours, theirs, strict=True)
-            }
-        tested = [run for side in sides for subject in side for run in runs[subject]]
-        return ContrastResult(first, second, tested, gains)
+        together = sum(len(each.first) if each.paired else 1 for each in self.contrasts)
+        return contrasts.measure(finite(results), contrast, self.accuracy, together)
+
+    def accuracy(self, run: Finished) -> float:
+        """Return the accuracy of a run that contrasts are about."""
+        return run.result[self.main_test]
 
     def figure(self, results: Sequence[Finished]) -> Figure:
         """Draw the accuracy of each network on each task: one dot per seed, and curves over m if there are several."""
@@ -256,25 +198,6 @@ class RelationalStudy(LearningStudy):
                 seeds = curves.setdefault(subject.task, {}).setdefault(subject.network, [])
                 seeds.append(run.result["curve"])
         return draw_accuracies(list(panels.values()), curves)
-
-
-def judge_pairs(gains: Mapping[str, Difference], least: float) -> Judgement:
-    """Judge the differences of all pairs of networks together."""
-    judgements = {network: each.judge(least) for network, each in gains.items()}
-    by_verdict = {
-        verdict: [name for name, each in judgements.items() if each.verdict is verdict] for verdict in Verdict
-    }
-    matching = by_verdict[Verdict.MATCHES]
-    if matching and len(matching) < len(judgements):
-        parts = {
-            "not so for": by_verdict[Verdict.DIFFERS],
-            "the seeds do not decide it for": by_verdict[Verdict.NOT_COMPARED],
-        }
-        reason = "; ".join(f"{words} {' and '.join(names)}" for words, names in parts.items() if names)
-        return Judgement(Verdict.IN_PART, reason, (len(matching), len(judgements)))
-    if by_verdict[Verdict.DIFFERS]:
-        return Judgement(Verdict.DIFFERS)
-    return next(iter(judgements.values()))
 
 
 def with_other_shapes(trial: Trial) -> Trial:

@@ -11,13 +11,16 @@ from mnemoscope.replication.study import Preset
 from mnemoscope.studies.kerg2022 import relational_claims as claims_about
 from mnemoscope.studies.kerg2022.notation import preset, thesis
 from mnemoscope.studies.kerg2022.relational import CAPTION, OTHER_NETWORKS, OVER_M, RelationalStudy
-from mnemoscope.studies.kerg2022.relational_claims import NEAR_PERFECT, VERY_GOOD, make_contrast
+from mnemoscope.studies.kerg2022.relational_claims import CURVES, NEAR_PERFECT, VERY_GOOD, make_contrast, over_m
 from mnemoscope.studies.kerg2022.relational_grid import BASIC, FEW_STEPS, HELD_OUT, make_grid, network_on
 
 RELATIONAL = ("corelnet", "corelnet-t", "esbn")
 """Networks whose decoder sees the similarities of objects, but not the objects."""
 OTHERS = ("transformer", "predinet", "relation-network", "lstm")
+SENSORY = ("transformer", "relation-network", "lstm")
+"""Networks that see the objects, of which the text names three."""
 RECURRENT = ("ntm", "mnm")
+BASELINES = (*RECURRENT, "lstm", "relation-network")
 REMEDIES: dict[str, dict[str, Any]] = {
     "corelnet-random": {"cell": "corelnet-random"},
     "corelnet-segmented": {"cell": "corelnet", "cell_options": {"segmented": True}},
@@ -80,7 +83,7 @@ class Cognitive(RelationalStudy):
                 thesis("5.6 and Fig 3"),
                 task,
                 RELATIONAL,
-                ("transformer", "relation-network", "lstm"),
+                SENSORY,
             )
             for task in BASIC
         ),
@@ -96,6 +99,15 @@ class Cognitive(RelationalStudy):
             for task in BASIC
             for other in ("esbn", "corelnet-t")
         ),
+        *(
+            over_m(f"{CURVES}{statement}", thesis("C.8 Fig 6"), task, networks, falls=falls)
+            for statement, networks, falls in (
+                ("networks that see relations alone keep their accuracy", RELATIONAL, False),
+                ("networks that see the objects lose accuracy", SENSORY, True),
+            )
+            for task in BASIC
+        ),
+        *(make_contrast(claims_about.BASELINES, thesis("C.8 Fig 13"), task, ["corelnet"], BASELINES) for task in BASIC),
     )
     watched: Mapping[str, Sequence[str]] = dict.fromkeys(DRIFTING, ("corelnet", *REMEDIES))
     presets: Mapping[str, Preset] = {

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from statistics import mean
 from typing import Any, Literal
 
 from mnemoscope.registry.citations import Source
 from mnemoscope.replication.agreement import at_least
-from mnemoscope.replication.claims import Claim
-from mnemoscope.replication.study import Preset
+from mnemoscope.replication.claims import Claim, about
+from mnemoscope.replication.study import Finished, Preset
 from mnemoscope.studies.kerg2022.notation import preset, thesis
 from mnemoscope.studies.kerg2022.relational import OTHER_NETWORKS, RelationalStudy
-from mnemoscope.studies.kerg2022.relational_claims import PROTOTYPE, make_contrast, reported
+from mnemoscope.studies.kerg2022.relational_claims import (
+    BARS,
+    BETTER,
+    PROTOTYPE,
+    Contrast,
+    difference_of,
+    make_contrast,
+    reported,
+)
 from mnemoscope.studies.kerg2022.relational_grid import BASE, FAILING, FEW_STEPS, make_grid, named, network_on
 from mnemoscope.tasks import Split, Task
 from mnemoscope.tasks.relational import RelationalGame
@@ -75,6 +84,8 @@ repeats the rows of CoRelNet and CoRelNet-T."""
 CHANCE = {game: 0.25 if game == "colour/shape" else 0.5 for game in TABLE["corelnet"]}
 """Accuracy of a guess. A range that holds it would match a network that has learned nothing."""
 FIRST = ("corelnet", "corelnet-t", "esbn", "predinet", "transformer")
+RELATIONAL = FIRST[:3]
+SENSORY = tuple(f"{network}-sensory" for network in RELATIONAL)
 SECOND = ("mnm", "lstm", "ntm", "relation-network")
 LONGER: dict[str, Any] = {"batch_size": 128, "steps": 5000, "schedule": "cosine"}
 """Larger batches, twice as many of them, and a learning rate that falls to 0. With the published recipe, several
@@ -140,6 +151,15 @@ class Games(RelationalStudy):
             )
             for other in ("predinet", "transformer")
         ),
+        Contrast(
+            about("", "all games"),
+            "relational networks against the same with sensory input",
+            f"{BARS}sensory input degrades accuracy",
+            thesis("C.8 Fig 12 right"),
+            difference_of(BETTER),
+            first=tuple(network_on(network, game) for game in RULES for network in RELATIONAL),
+            second=tuple(network_on(network, game) for game in RULES for network in SENSORY),
+        ),
     )
     watched: Mapping[str, Sequence[str]] = {
         "colour/shape": ("corelnet", *CONTROLS, "corelnet-multi", "transformer"),
@@ -157,8 +177,9 @@ class Games(RelationalStudy):
             seeds=5,
         ),
         "paper": preset(
-            "All networks of both tables as published, and networks that are not in the thesis; ten seeds, on a GPU.",
-            make_grid(named(*FIRST, *SECOND) | BEYOND, RULES) | make_grid(CONTROLS, ["colour/shape"]),
+            "All networks of both tables as published, relational networks with sensory input, and networks that are "
+            "not in the thesis; ten seeds, on a GPU.",
+            make_grid(named(*FIRST, *SECOND, *SENSORY) | BEYOND, RULES) | make_grid(CONTROLS, ["colour/shape"]),
             seeds=10,
             device="cuda",
         ),
@@ -179,6 +200,10 @@ class Games(RelationalStudy):
         "Dashed lines: accuracy of a guess. Bottom: accuracy on hexominoes during training, thin lines for seeds, "
         "thick lines for their median."
     )
+
+    def accuracy(self, run: Finished) -> float:
+        """Return the mean accuracy over the sets of objects that suit the game (C.8 Fig 12)."""
+        return mean(run.result[test_set] for test_set in TESTED if test_set in run.result)
 
     def tests(self, task: Task) -> Mapping[str, tuple[Task, Split]]:
         assert isinstance(task, RelationalSequence)

@@ -32,7 +32,7 @@ def _task(task: str, m: int, batch_size: int = BASE.batch_size, **options: Any) 
 
 
 FAILING = {"occurs": ("bbc", "bcd"), "xoccurs": ("abb bbc", "bcd bbc", "abb bcd")}
-"""Games with fewer of the rows for which the rule does not hold. The source does not say how frequent each row is."""
+"""Games with fewer of the rows for which the rule does not hold. The source gives no frequencies of these rows."""
 _BASIC = {
     "same/diff": ("same-different", 98),
     "RMTS": ("rmts", 95),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import exp
 from statistics import mean, median
 
@@ -47,11 +47,15 @@ def explain_difference(
 
 
 def explain_contrast(
-    better: Sequence[Finished], worse: Sequence[Finished], tested: str, difference: float, low: float
+    better: Sequence[Finished],
+    worse: Sequence[Finished],
+    accuracy: Callable[[Finished], float],
+    difference: float,
+    low: float,
 ) -> str:
-    """Return why the difference of two sides, in the accuracy `tested`, is below `low`; empty if unknown."""
+    """Return why the difference of two sides, in the accuracy of their runs, is below `low`; empty if unknown."""
     chance = chance_accuracy(better)
-    if mean(run.result[tested] for run in better) < chance + LEARNED:
+    if mean(map(accuracy, better)) < chance + LEARNED:
         return f"the first is hardly above chance, {percent(chance)}"
     lost = mean_drift(better) - mean_drift(worse)
     if difference < low <= difference + lost:
@@ -60,8 +64,8 @@ def explain_contrast(
 
 
 def chance_accuracy(trials: Sequence[Finished]) -> float:
-    """Return the accuracy of a guess, from the baseline loss of the first trial."""
-    return exp(-trials[0].result["baseline"])
+    """Return the accuracy of a guess, from the baseline losses; the highest if the trials have several tasks."""
+    return max(exp(-run.result["baseline"]) for run in trials)
 
 
 def drift(run: Finished) -> float:

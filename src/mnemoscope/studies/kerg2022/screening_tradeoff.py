@@ -14,7 +14,7 @@ from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE, style_page_axes
 from mnemoscope.inspection.gradients import task_gradients
 from mnemoscope.replication.agreement import at_least, at_most
-from mnemoscope.replication.claims import Claim, Row, Subject, about
+from mnemoscope.replication.claims import EVERYTHING, Claim, Row, Subject, about
 from mnemoscope.replication.computed_study import rounded
 from mnemoscope.replication.learning_study import LearningStudy, by_name, colours
 from mnemoscope.replication.study import Finished, Preset, Trial
@@ -71,10 +71,19 @@ class ScreeningTradeoff(LearningStudy):
     question = "How do the two sizes of a screen affect the gradients and the recall?"
     score = "accuracy"
     score_in_words = "recall"
-    claims = tuple(
-        Claim(_screen(symbol, size), SPREAD, *STATEMENTS.get((symbol, size), ("stable", SOURCES[symbol], FLAT)))
-        for symbol in ("rho", "nu")
-        for size in SIZES
+    claims = (
+        *(
+            Claim(_screen(symbol, size), SPREAD, *STATEMENTS.get((symbol, size), ("stable", SOURCES[symbol], FLAT)))
+            for symbol in ("rho", "nu")
+            for size in SIZES
+        ),
+        Claim(
+            EVERYTHING,
+            "a learned screen",
+            "an avenue to explore, without an experiment",
+            thesis("7.5"),
+            reason="an idea; it would be confirmed by a learned screen that recalls more than the fixed one",
+        ),
     )
     base = replace(BASE, name="screening-tradeoff", task="denoise", task_options={"delay": 1000}, cell="rellstm")
     presets: Mapping[str, Preset] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from mnemoscope.replication.claims import Claim, Subject, about
+from mnemoscope.replication.claims import EVERYTHING, Claim, Subject, about
 from mnemoscope.replication.study import Preset
 from mnemoscope.studies.kerg2022.notation import preset, thesis
 from mnemoscope.studies.kerg2022.relational import CAPTION, OVER_M, RelationalStudy
@@ -69,6 +69,14 @@ class Spurious(RelationalStudy):
                 ("even a learned encoder struggles, and often requires strong regularisation", SPARSE, LEARNED),
             )
             for task in COLOURED
+        ),
+        Claim(
+            EVERYTHING,
+            "training on several tasks, or on a curriculum, against spurious features",
+            "an avenue to explore, without an experiment",
+            thesis("7.4"),
+            reason="an idea; it would be confirmed by an encoder that ignores colours after such training, and not "
+            "without it",
         ),
         _falls("esbn"),
         _falls("transformer"),

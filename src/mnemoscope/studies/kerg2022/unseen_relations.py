@@ -6,13 +6,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from mnemoscope.replication.agreement import chosen
-from mnemoscope.replication.claims import Claim
+from mnemoscope.replication.claims import Claim, about
 from mnemoscope.replication.study import Preset
 from mnemoscope.studies.kerg2022 import relational_claims as claims_about
 from mnemoscope.studies.kerg2022.notation import preset, thesis
 from mnemoscope.studies.kerg2022.relational import CAPTION, OVER_M, RelationalStudy
 from mnemoscope.studies.kerg2022.relational_claims import (
+    BARS,
     BETTER,
+    CURVES,
     NEAR_PERFECT,
     NO_WORSE,
     Contrast,
@@ -29,6 +31,8 @@ MISSING, NO_ABAA, NO_ABAB, FLIPPED, FLIPPED_MISSING = (
 )
 TASKS = ("RMTS3", "same/diff 6", FOUR_OBJECTS, MISSING)
 """Tasks of Fig 5."""
+ENHANCED = TASKS[:3]
+"""Tasks of C.8 Fig 12."""
 FLIPS = (FLIPPED, FLIPPED_MISSING)
 LEARNED, RANDOM = (tuple(name + kind for name in ("corelnet", "corelnet-t", "esbn")) for kind in ("", "-random"))
 NETWORKS = (*LEARNED, "predinet", "transformer")
@@ -52,6 +56,17 @@ def _holds(variant: str, reason: str = "") -> Contrast:
     subject, quantity = replace(missing, task=""), f"{variant} against {FOUR_OBJECTS}"
     near, source = difference_of(NO_WORSE), thesis("5.6")
     return Contrast(subject, quantity, "no drop", source, near, reason=reason, first=(missing,), second=(complete,))
+
+
+def _all_enhanced() -> Contrast:
+    """Return the contrast for the claim that sensory input degrades the mean over three tasks."""
+    plain, sensory = (
+        tuple(network_on(network + kind, task) for task in ENHANCED for network in LEARNED) for kind in ("", "-sensory")
+    )
+    quantity = "relational networks against the same with sensory input"
+    statement = f"{BARS}sensory input degrades accuracy"
+    subject, source = about("", "RMTS3, same/diff 6 and identity rules 4"), thesis("C.8 Fig 12 left")
+    return Contrast(subject, quantity, statement, source, difference_of(BETTER), first=plain, second=sensory)
 
 
 class UnseenRelations(RelationalStudy):
@@ -108,6 +123,32 @@ class UnseenRelations(RelationalStudy):
             for random, learned in zip(RANDOM, LEARNED, strict=True)
         ),
         *(
+            make_contrast(
+                f"{CURVES}CoRelNet is better on unseen relations of seen shapes too",
+                thesis("C.8 Fig 10"),
+                task,
+                ["corelnet"],
+                ["esbn", "transformer"],
+                m=0,
+            )
+            for task in TASKS
+        ),
+        *(
+            make_contrast(
+                f"{CURVES}a random encoder suffices at every m",
+                thesis("C.8 Fig 11"),
+                task,
+                RANDOM,
+                LEARNED,
+                NO_WORSE,
+                m=0,
+                paired=True,
+            )
+            for task in TASKS
+        ),
+        _all_enhanced(),
+        *(make_contrast(claims_about.BASELINES, thesis("C.8 Fig 13"), task, ["corelnet"], FURTHER) for task in TASKS),
+        *(
             Claim(network_on("", task), UNSEEN[0], "bars alone", thesis("C.3 Fig 1"), reason=claims_about.NO_NUMBERS)
             for task in FLIPS
         ),
@@ -132,14 +173,18 @@ class UnseenRelations(RelationalStudy):
             make_grid(["corelnet", "corelnet-random"], TASKS, HELD_OUT),
         ),
         "paper": preset(
-            "As published, with the most shapes held out, ten seeds, on a GPU.",
-            make_grid(NETWORKS, TASKS + FLIPS) | make_grid(RANDOM, TASKS) | ALONE,
+            "As published, with the most shapes held out and with none, ten seeds, on a GPU.",
+            make_grid(NETWORKS, TASKS + FLIPS)
+            | make_grid([network for network in NETWORKS + RANDOM if network != "predinet"], TASKS, fewer=[0])
+            | make_grid(FURTHER, TASKS)
+            | make_grid([f"{network}-sensory" for network in LEARNED], ENHANCED)
+            | ALONE,
             seeds=10,
             device="cuda",
         ),
         "published": preset(
-            "Fig 10, 11 and 13: all networks of Fig 5 at all m, others at the largest m; ten seeds, on a GPU.",
-            make_grid(NETWORKS + RANDOM, TASKS, HELD_OUT) | make_grid(FURTHER, TASKS),
+            "Fig 10 and 11: all networks of Fig 5 at all m; ten seeds, on a GPU.",
+            make_grid(NETWORKS + RANDOM, TASKS, HELD_OUT),
             seeds=10,
             device="cuda",
         ),

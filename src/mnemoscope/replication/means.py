@@ -1,0 +1,72 @@
+"""Means over seeds against a range of agreement, beyond what other seeds would change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf, isinf, sqrt
+from statistics import mean, stdev
+from typing import Literal
+
+from mnemoscope.replication.agreement import Agreement
+from mnemoscope.replication.differences import TWO_ERRORS
+from mnemoscope.replication.verdicts import Judgement, Obstacle, Verdict, not_compared
+
+
+@dataclass(frozen=True)
+class SeedMean:
+    """Mean over the seeds, and the range in which it would lie with other seeds."""
+
+    value: float
+    reach: float
+    """Distance to each end of the range: two standard errors for many seeds, more for few; infinite for one seed."""
+
+    @property
+    def low(self) -> float:
+        """Lowest mean that other seeds may give."""
+        return self.value - self.reach
+
+    @property
+    def high(self) -> float:
+        """Highest mean that other seeds may give."""
+        return self.value + self.reach
+
+    def judge(self, agreement: Agreement, better: Literal["higher", "lower"] | None = None) -> Judgement:
+        """Judge whether the mean agrees with a published one, as far as the seeds decide it.
+
+        A mean agrees with a range if it lies in it and if other seeds would move it by at most half of the range. It
+        agrees with a half-line, such as "at least 98%", if all of its range lies there. It differs if all of its range
+        lies outside.
+
+        >>> from mnemoscope.replication.agreement import as_printed
+        >>> published = as_printed("60.9%", spread=18.0)
+        >>> measure_mean([0.6, 0.65, 0.55]).judge(published).verdict.value
+        'matches'
+        >>> measure_mean([0.495, 0.901]).judge(published).reason
+        'other seeds may give -214.4% to 354.0%'
+        """
+        if isinf(self.reach):
+            return not_compared(Obstacle.UNDECIDED, "a single seed has no standard error")
+        if self.high < agreement.low or self.low > agreement.high:
+            side = "lower" if self.high < agreement.low else "higher"
+            if better is None:
+                return Judgement(Verdict.DIFFERS)
+            return Judgement(Verdict.BETTER if side == better else Verdict.WORSE)
+        half = (agreement.high - agreement.low) / 2
+        decided = self.reach <= half if not isinf(half) else self.low in agreement and self.high in agreement
+        if self.value in agreement and decided:
+            return Judgement(Verdict.MATCHES)
+        ends = f"{100 * self.low:.1f}% to {100 * self.high:.1f}%"
+        return not_compared(Obstacle.UNDECIDED, f"other seeds may give {ends}")
+
+
+def measure_mean(values: Sequence[float]) -> SeedMean:
+    """Return the mean of values, one per seed, with the range of Student's t that two standard errors stand for."""
+    if len(values) < 2:
+        return SeedMean(mean(values), inf)
+    error = stdev(values) / sqrt(len(values))
+    if error == 0.0:
+        return SeedMean(mean(values), 0.0)
+    from scipy.stats import t  # takes a third of a second
+
+    return SeedMean(mean(values), error * float(t.isf(TWO_ERRORS, len(values) - 1)))

@@ -1,0 +1,129 @@
+"""Measured differences between networks, and what they decide about a published statement."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from statistics import mean
+from typing import NamedTuple
+
+from mnemoscope.replication.claims import Subject
+from mnemoscope.replication.differences import Difference, measure_difference
+from mnemoscope.replication.study import Finished
+from mnemoscope.replication.verdicts import Judgement, Obstacle, Verdict, not_compared
+from mnemoscope.studies.kerg2022 import relational_reasons as reasons
+from mnemoscope.studies.kerg2022.relational_claims import NO_WORSE, Contrast
+from mnemoscope.studies.kerg2022.relational_reasons import percent
+
+Accuracy = Callable[[Finished], float]
+"""Accuracy of a run that a contrast is about."""
+
+
+class ContrastResult(NamedTuple):
+    """Measured accuracies of both sides of a contrast."""
+
+    first: float
+    """Mean accuracy of the networks that are claimed to be better."""
+    second: float
+    """Mean accuracy of the other networks."""
+    runs: list[Finished]
+    gains: dict[str, Difference]
+    """Difference of each pair, by the name of its first network, or by its task if all pairs have one network; without
+    pairs, the single difference."""
+
+    @property
+    def gain(self) -> float:
+        """Difference of the mean accuracies."""
+        return self.first - self.second
+
+
+def measure(
+    results: Sequence[Finished], contrast: Contrast, accuracy: Accuracy, together: int
+) -> ContrastResult | None:
+    """Return the measured accuracies of both sides of a contrast; None if networks are missing.
+
+    Args:
+        results: finished runs with a finite loss.
+        contrast: the claim.
+        accuracy: the accuracy of a run.
+        together: number of differences that are tested together.
+
+    """
+    runs: dict[Subject, list[Finished]] = {}
+    for run in results:
+        runs.setdefault(run.trial.subject, []).append(run)
+    if (sides := contrast.available(runs)) is None:
+        return None
+    ours, theirs = ([[accuracy(run) for run in runs[subject]] for subject in side] for side in sides)
+    gains = {"": measure_difference(ours, theirs, together)}
+    if contrast.paired:
+        names = [subject.network for subject in sides[0]]
+        if len({*names}) < len(names):
+            names = [subject.task for subject in sides[0]]
+        gains = {
+            name: measure_difference([one], [other], together)
+            for name, one, other in zip(names, ours, theirs, strict=True)
+        }
+    tested = [run for side in sides for subject in side for run in runs[subject]]
+    return ContrastResult(mean(map(mean, ours)), mean(map(mean, theirs)), tested, gains)
+
+
+def describe(contrast: Contrast, measured: ContrastResult) -> str:
+    """Return the differences, their standard errors and the numbers of seeds as text."""
+    gains = measured.gains
+    gain = str(next(iter(gains.values()))) if len(gains) == 1 else f"{100 * measured.gain:+.1f}"
+    ours = f"{gain} points: {percent(measured.first)} against {percent(measured.second)}"
+    if len(gains) > 1:
+        ours += f" ({', '.join(f'{network} {each}' for network, each in gains.items())})"
+    seeds = Counter(run.trial.subject for run in measured.runs)
+    fewest, most = min(seeds.values()), max(seeds.values())
+    if most > 1:
+        ours += f"; {most} seeds" if fewest == most else f"; {fewest} to {most} seeds"
+    missing = [subject.network for subject in (*contrast.first, *contrast.second) if subject not in seeds]
+    ours += f"; without {', '.join(missing)}" if missing else ""
+    single = dict.fromkeys(subject.network for subject, number in seeds.items() if number == 1)
+    return ours + (f"; one seed of {' and '.join(single)}" if single else "")
+
+
+def judge(contrast: Contrast, measured: ContrastResult, accuracy: Accuracy) -> Judgement:
+    """Return the verdict on the differences, beyond what other seeds would change, and its reason.
+
+    A contrast is not compared if it decides nothing: neither side has learned the task, the second side leaves no room
+    for a better one, or the seeds differ too much. A side has learned the task if it is well above chance; for a
+    claim of no loss it must be halfway from chance to perfect, since networks that hardly learn lose little.
+    """
+    assert contrast.agreement is not None
+    least, chance = contrast.agreement.low, reasons.chance_accuracy(measured.runs)
+    learned = chance + (reasons.LEARNED if least > 0 else (1 - chance) / 2)
+    if max(measured.first, measured.second) < learned:
+        far = f"reaches {percent(learned)}, halfway from chance" if least <= 0 else "is much above chance"
+        return not_compared(Obstacle.CHANCE, f"neither {far}, {percent(chance)}")
+    if measured.second > 1 - least and NO_WORSE <= measured.gain < least:
+        return not_compared(Obstacle.NO_ROOM)
+    judgement = judge_pairs(measured.gains, least)
+    if judgement.verdict is not Verdict.DIFFERS:
+        return judgement
+    first, second = (
+        [run for run in measured.runs if run.trial.subject in side] for side in (contrast.first, contrast.second)
+    )
+    reason = contrast.reason or reasons.explain_contrast(first, second, accuracy, measured.gain, least)
+    return Judgement(Verdict.DIFFERS, reason)
+
+
+def judge_pairs(gains: Mapping[str, Difference], least: float) -> Judgement:
+    """Judge the differences of all pairs of networks together."""
+    judgements = {network: each.judge(least) for network, each in gains.items()}
+    by_verdict = {
+        verdict: [name for name, each in judgements.items() if each.verdict is verdict] for verdict in Verdict
+    }
+    matching = by_verdict[Verdict.MATCHES]
+    if matching and len(matching) < len(judgements):
+        parts = {
+            "not so for": by_verdict[Verdict.DIFFERS],
+            "the seeds do not decide it for": by_verdict[Verdict.NOT_COMPARED],
+        }
+        reason = "; ".join(f"{words} {' and '.join(names)}" for words, names in parts.items() if names)
+        return Judgement(Verdict.IN_PART, reason, (len(matching), len(judgements)))
+    if by_verdict[Verdict.DIFFERS]:
+        return Judgement(Verdict.DIFFERS)
+    return next(iter(judgements.values()))
