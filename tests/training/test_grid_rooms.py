@@ -165,3 +165,23 @@ def test_the_kernel_of_a_step_equals_the_operations(place, steps):
         for found, expected in zip(leaves(triton_step.step(*given)), leaves(step_by_operations(*given)), strict=True):
             assert torch.equal(found, expected)
         rooms.step(actions)
+
+
+def test_a_resumed_run_in_tensors_equals_an_uninterrupted_one(tmp_path, monkeypatch):
+    ppo, room = PPO(steps=108, environments=4, rollout=9, minibatches=2, epochs=1), BatchedRoom("DoorKey-5x5", 8)
+    whole, part = (build_grid_agent("rellstm", hidden_size=6, features=8, short_term=2, relevant=2) for _ in range(2))
+    train_agent(whole, room, ppo, tmp_path / "whole", progress=False)
+    improve, calls = PPO.improve, []
+
+    def interrupted(self, *args):
+        calls.append(0)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return improve(self, *args)
+
+    monkeypatch.setattr(PPO, "improve", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        train_agent(part, room, ppo, tmp_path / "part", progress=False, checkpoint_every=1)
+    train_agent(part, room, ppo, tmp_path / "part", resume=True, progress=False)
+    assert len(calls) == 4
+    assert all(torch.equal(weight, part.state_dict()[name]) for name, weight in whole.state_dict().items())
