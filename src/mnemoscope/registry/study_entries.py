@@ -44,6 +44,12 @@ minigrid | agents that attend to all or a few of their past states, trained in s
 attention-gradients | how much of a loss reaches back with and without attention, before and after training
     Kerg 2022, section 4.7 and Fig 2 | mnemoscope.studies.kerg2022.attention_gradients:STUDY | kerg2020 kerg2022thesis
     attention, gradients
+attention-memory | how the memory of training grows with the length of a sequence, with and without attention
+    Kerg 2022, section 4.7 and Fig 2 | mnemoscope.studies.kerg2022.attention_memory:STUDY
+    kerg2020 ke2018 kerg2022thesis | attention
+attention-theory | gradients of networks with attention as sums over paths, and lower bounds on them
+    Kerg 2022, 4.4, B.1 | mnemoscope.studies.kerg2022.attention_theory:STUDY | kerg2020 kerg2022thesis
+    attention, gradients
 ptb-pmnist-attention | networks that attend to their past, on permuted MNIST and the Penn Treebank
     Kerg 2022, chapter 4 Table 3 | mnemoscope.studies.kerg2022.ptb_pmnist_attention:STUDY | kerg2020 kerg2022thesis
     attention, long sequences

@@ -40,6 +40,10 @@ class SolvingStudy(LearningStudy):
         """Whether a network that stayed finite has solved its task."""
         raise NotImplementedError(f"{type(self).__name__} must define solved(result).")
 
+    def trained_as_long(self, finished: Finished) -> bool:
+        """Whether a network was trained as long as the published one."""
+        return finished.result["steps"] >= self.published_recipe(finished.trial).steps
+
     def compare(
         self,
         trials: Sequence[Finished],
@@ -49,7 +53,7 @@ class SolvingStudy(LearningStudy):
         remark: str = "",
         quantity: str = "",
     ) -> Row:
-        """Compare networks that have solved their task, and others only after as many iterations as published."""
+        """Compare networks that have solved their task, and others only if they were trained as long as published."""
         stable, quantity = finite(trials), quantity or claim.name
         if len(stable) < len(trials):  # the remaining ones are no fair sample
             diverged = f"{len(trials) - len(stable)} of {len(trials)} did not stay finite"
@@ -57,7 +61,7 @@ class SolvingStudy(LearningStudy):
         steps = self.published_recipe(trials[0].trial).steps
         other = self.other_recipe(trials[0].trial)
         remark = "; ".join(part for part in (remark, f"other recipe: {other}" if other else "") if part)
-        if all(self.solved(each.result) or each.result["steps"] >= steps for each in stable):
+        if all(self.solved(each.result) or self.trained_as_long(each) for each in stable):
             row = super().compare(trials, claim, measured, ours, remark, quantity)
             explained = row.verdict is Verdict.MATCHES or row.judgement.reason or not other
             return row if explained else with_reason(row, f"other recipe: {other}")

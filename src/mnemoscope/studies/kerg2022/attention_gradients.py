@@ -20,12 +20,11 @@ from mnemoscope.memory.attention import Attentive, FullHistory, SparseBacktracki
 from mnemoscope.replication.agreement import at_least, at_most, chosen
 from mnemoscope.replication.claims import Claim, Row, about
 from mnemoscope.replication.computed_study import legend_above, rounded
-from mnemoscope.replication.learning_study import LearningStudy, by_name
-from mnemoscope.replication.solving_study import changed_options
+from mnemoscope.replication.learning_study import by_name
 from mnemoscope.replication.study import Finished, Preset, Trial
-from mnemoscope.studies.kerg2022.denoise import LARGER_BATCHES, SCREENED
+from mnemoscope.studies.kerg2022 import denoise
 from mnemoscope.studies.kerg2022.notation import thesis
-from mnemoscope.studies.kerg2022.recall import BASE, OURS, in_stages
+from mnemoscope.studies.kerg2022.recall import BASE, RecallStudy
 from mnemoscope.tasks import Copy
 from mnemoscope.training import load_model
 
@@ -35,9 +34,8 @@ if TYPE_CHECKING:
 NETWORKS = ("rnn", "rnn-orth", "lstm", "memrnn", "relrnn", "rellstm", "sab")
 """The source shows RNN, LSTM, MemRNN, SAB and RelLSTM, and states that RelRNN behaves like RelLSTM."""
 ALL = {"networks": NETWORKS, "tasks": ("copy", "denoise")}
-RECIPES: dict[str, dict[str, dict[str, Any]]] = {"copy": in_stages(OURS, "10 30"), "denoise": {**OURS, **SCREENED}}
-"""Recipes by which RelRNN and RelLSTM learn the tasks."""
 BACK = "decades from the last step to the first symbol"
+ATTENDED = f"{AFTER}, states attended to at a recall"
 STABLE = 2.0
 """Decades by which a stable gradient may differ there; our reading, since the source has no number."""
 SEQUENCES = 10
@@ -56,9 +54,11 @@ def _claims() -> Iterable[Claim]:
         if network != "rnn-orth":
             value, agreement = effects.get(network, ("stable", stable))
             yield Claim(about(network, "denoise"), f"{AFTER}, {BACK}", value, source, agreement)
+    few = at_most(20, "our reading of 'a sparse subset': no more than the 20 states that a RelRNN keeps")
+    yield Claim(about("memrnn", "denoise"), ATTENDED, "a sparse subset", thesis("4.4.3 and Fig 1 (right)"), few)
 
 
-class AttentionGradients(LearningStudy):
+class AttentionGradients(RecallStudy):
     """Train networks on the copy and the denoise task; trace the gradient back in time before and after training.
 
     The settings of a preset are `networks` and `tasks` by name, the `delay`, whether our `recipes` are used, and
@@ -68,8 +68,7 @@ class AttentionGradients(LearningStudy):
     name = "attention-gradients"
     title = "Gradients with and without attention to the past"
     question = "How much of the gradient reaches back to the symbols that must be recalled?"
-    score = "accuracy"
-    score_in_words = "recall"
+    published_changes = denoise.AS_PUBLISHED
     claims = tuple(_claims())
     base = replace(BASE, name="attention-gradients", task="denoise", task_options={"delay": 1000}, cell="rellstm")
     presets: Mapping[str, Preset] = {
@@ -87,10 +86,16 @@ class AttentionGradients(LearningStudy):
             {**ALL, "delay": 100, "changes": {"hidden_size": 64, "steps": 1000, "learning_rate": 1e-3}},
         ),
         "paper": Preset(
-            "A delay of 100 (published: 1,000), 128 units, our recipes, by which RelRNN and RelLSTM learn both "
-            "tasks; batches of 64, at most 6,000 iterations (10,000 for RelLSTM and denoise, 2,000 for "
-            "MemRNN and SAB), on a GPU; one seed.",
-            {**ALL, "delay": 100, "recipes": True, "changes": {"device": "cuda", **LARGER_BATCHES}},
+            "The denoise task with a delay of 1,000 and 128 units, as published, by the recipes of the study denoise, "
+            "on a GPU; five seeds.",
+            {
+                "networks": NETWORKS,
+                "tasks": ("denoise",),
+                "delay": 1000,
+                "recipes": True,
+                "changes": {"device": "cuda", "evaluate_batches": 4},
+            },
+            tuple(range(5)),
         ),
         "published": Preset(
             "As published: a delay of 1,000, 128 units, at most 200,000 iterations, on a GPU; one seed.",
@@ -108,10 +113,11 @@ class AttentionGradients(LearningStudy):
 
     def trials(self, settings: Mapping[str, Any], seeds: Iterable[int]) -> list[Trial]:
         networks = {
-            about(network, task): changed_options(
-                {**(_recipe(network, task) if settings.get("recipes") else {}), "cell": network, "task": task},
-                {"delay": settings["delay"]},
-            )
+            about(network, task): {
+                **(_recipe(network, settings["delay"]) if settings.get("recipes") else _plain(settings["delay"])),
+                "cell": network,
+                "task": task,
+            }
             for network in settings["networks"]
             for task in settings["tasks"]
         }
@@ -136,15 +142,18 @@ class AttentionGradients(LearningStudy):
         cell = model.cell
         if isinstance(cell, Attentive) and not isinstance(cell.past, SparseBacktracking):
             with torch.no_grad():
-                dependencies = record_attention(cell, model.encode(batch.inputs)).dependencies()
+                attention = record_attention(cell, model.encode(batch.inputs))
+            dependencies = attention.dependencies()
             result |= {"kappa": dependencies.sparsity, "skips": dependencies.skips.amax(1).tolist()}
             result["full"] = isinstance(cell.past, FullHistory)
+            result["attended"] = float(effective_states(attention.weights[-task.symbols :]).mean())
         return result
 
     def as_published(self, trial: Trial) -> bool:
-        """Whether the task, the size and the length of training are as published; another row has the recall."""
-        names = ("task", "task_options", "hidden_size", "steps")
-        return all(trial.settings[name] == getattr(self.base, name) for name in names)
+        """Whether the task, its delay and the size are as published."""
+        same_task = trial.settings["task"] == self.base.task
+        same_delay = trial.settings["task_options"]["delay"] == self.base.task_options["delay"]
+        return super().as_published(trial) and same_task and same_delay
 
     def more_rows(self, name: str, trials: Sequence[Finished]) -> list[Row]:
         measurements = [each.result for each in trials if "curves" in each.result]
@@ -161,6 +170,9 @@ class AttentionGradients(LearningStudy):
             if measured:
                 remark = "above the bound at every step" if min(measured) >= 0 else "below the bound somewhere"
                 rows.append(self.row(trials, f"{AFTER}, least decades above {bound}", measured, ".2f", remark))
+        attended = [result["attended"] for result in measurements if "attended" in result]
+        if attended:
+            rows.append(self.row(trials, ATTENDED, attended, ".1f", "exponential of the entropy of the weights"))
         return rows
 
     def figure(self, results: Sequence[Finished]) -> Figure:
@@ -193,9 +205,15 @@ class AttentionGradients(LearningStudy):
         return figure
 
 
-def _recipe(network: str, task: str) -> dict[str, Any]:
-    steps = 2000 if network in ("memrnn", "sab") else 6000
-    return {"steps": steps, **RECIPES[task].get(network, {"learning_rate": 1e-3})}
+def _plain(delay: int) -> dict[str, Any]:
+    return {"task_options": {"delay": delay}}
+
+
+def _recipe(network: str, delay: int) -> dict[str, Any]:
+    """Return the recipe by which the study denoise trains a network; it lacks the RNN."""
+    if network == "rnn":
+        return {**_plain(delay), **denoise.AS_MANY_SEQUENCES}
+    return denoise.AT_DELAYS[about(network, delay=delay)]
 
 
 def reach(gradients: GradientNorms, first: Int[Tensor, " batch"]) -> Float[Tensor, " networks"]:
@@ -208,6 +226,15 @@ def reach(gradients: GradientNorms, first: Int[Tensor, " batch"]) -> Float[Tenso
     logs = gradients.norms.clamp(min=torch.finfo(torch.float64).tiny).log10()
     at_first = logs.gather(1, first.expand(len(gradients), 1, -1))[:, 0]
     return (at_first - logs[:, -1]).mean(1)
+
+
+def effective_states(weights: Float[Tensor, "steps time batch"]) -> Float[Tensor, "steps batch"]:
+    """Return how many states a step attends to: the exponential of the entropy of its weights.
+
+    >>> effective_states(torch.tensor([0.25, 0.25, 0.25, 0.25, 0.0]).view(1, 5, 1)).round(decimals=3)
+    tensor([[4.]])
+    """
+    return torch.special.entr(weights).sum(1).exp()
 
 
 def bound_of(result: Mapping[str, Any], bound: str) -> Float[Tensor, " time"] | None:

@@ -6,26 +6,24 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from mnemoscope.config.run_config import RunConfig
-from mnemoscope.replication.solving_study import changed_options
 from mnemoscope.replication.study import Preset, Trial
 from mnemoscope.studies.kerg2022.notation import TINY
-from mnemoscope.studies.kerg2022.recall import OURS, RecallStudy, Table, at_delays, claims_by_delay, in_stages
+from mnemoscope.studies.kerg2022.recall import OURS, STAGES, RecallStudy, Table, at_delays, claims_by_delay
 
+EXPRNN: dict[str, Any] = {"cell": "exprnn", "orthogonal_learning_rate": 2e-5}
+"""Kerg, B.4 Table 3: learning rate 0.0002; the rate of the orthogonal part is from expRNN's published code."""
 NETWORKS: dict[str, dict[str, Any]] = {
-    "exprnn": {"cell": "exprnn", "orthogonal_learning_rate": 2e-5},
-    "rnn-orth": {"cell": "rnn-orth"},
-    "lstm": {"cell": "lstm", "optimiser": "adam"},
+    "exprnn": EXPRNN,
+    "rnn-orth": {"clip": 1.0, "hidden_size": 128, **OURS["rnn-orth"]},
+    **{
+        name: {"clip": 1.0, "hidden_size": 128, "batch_size": 64, "steps": 20_000, **OURS[name]}
+        for name in ("lstm", "memrnn", "sab", "relrnn")
+    },
+    "rellstm": {"clip": 1.0, "hidden_size": 128, **OURS["rellstm"]},
 }
-"""Kerg, B.4 Table 3: learning rate 0.0002 for all; the rate of the orthogonal part is from expRNN's published code."""
-ATTENTION = {
-    name: {"clip": 1.0, "hidden_size": 128, **network}
-    for name, network in in_stages(OURS, "10 30").items()
-    if name in ("memrnn", "sab", "relrnn", "rellstm")
-}
-"""Networks with attention to their past, with the published 128 units and our learning rates; gradients are clipped to
-norm 1, as in the authors' code."""
-LONGER: dict[str, Any] = {"clip": 0.1, "curriculum_score": 0.95}
-"""Further changes that a RelRNN needs at long delays, in addition to the curriculum."""
+"""All but expRNN have the published 128 units and our recipes; gradients are clipped to norm 1, as in the authors'
+code."""
+ALL_STAGES = STAGES | {"memrnn": (30, 100, 300), "relrnn": (30, 100, 300)}
 PUBLISHED: Table = {
     "exprnn": {100: 100, 200: 100, 300: 100, 500: 100, 1000: 100, 2000: 100},
     "rnn-orth": {100: 100, 200: 100, 300: 100, 500: 100, 1000: 80, 2000: 11},
@@ -36,20 +34,6 @@ PUBLISHED: Table = {
     "rellstm": {100: 100, 200: 100, 300: 100, 500: 100, 1000: 100, 2000: 100},
 }
 """Percent of the symbols recalled. (MemRNN runs out of memory beyond 100 in the text, at 2,000 in the table.)"""
-
-
-def longer(network: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the recipe by which a RelRNN learns a delay of more than 100; other networks do not change.
-
-    It starts with shorter delays, because early in training its states grow exponentially from step to step. From a
-    delay of 1,000 it also leaves out the batches whose gradients still explode later.
-    """
-    delay = network["task_options"]["delay"]
-    if network["cell"] != "relrnn" or delay <= 100:
-        return network
-    stages = " ".join(str(shorter) for shorter in (30, 100, 300) if shorter < delay)
-    leave_out = {"leave_out": 20} if delay >= 1000 else {}
-    return changed_options({**network, **LONGER, **leave_out}, {"curriculum": stages})
 
 
 class CopyTable(RecallStudy):
@@ -78,28 +62,34 @@ class CopyTable(RecallStudy):
     presets: Mapping[str, Preset] = {
         "smoke": Preset(
             "A few iterations at short delays, to check that the code runs.",
-            {"networks": {"exprnn": NETWORKS["exprnn"]}, "delays": (3, 5), "changes": {**TINY, "batch_size": 4}},
+            {"networks": {"exprnn": EXPRNN}, "delays": (3, 5), "changes": {**TINY, "batch_size": 4}},
         ),
         "cpu": Preset(
             "Delays of 100 and 200, 128 units, batches of 10, at most 3,000 iterations; one seed.",
             {
-                "networks": NETWORKS,
+                "networks": {
+                    "exprnn": EXPRNN,
+                    "rnn-orth": {"cell": "rnn-orth"},
+                    "lstm": {"cell": "lstm", "optimiser": "adam"},
+                },
+                "stages": {},
                 "delays": (100, 200),
                 "changes": {"hidden_size": 128, "batch_size": 10, "steps": 3000, "evaluate_batches": 10},
             },
         ),
         "paper": Preset(
-            "190 units (128 with attention), batches of 128 (the setting of expRNN's code), at most 4,000 "
-            "iterations; RelLSTM, and RelRNN beyond 100 steps, with shorter delays first; on a GPU.",
-            {"networks": NETWORKS | ATTENTION, "delays": tuple(PUBLISHED["lstm"]), "changes": {"device": "cuda"}},
+            "expRNN by its published code (190 units, batches of 128, 4,000 iterations), the others with 128 units and "
+            "our recipes (`recall.OURS`), batches of 64 or 128, at most 20,000 iterations; all but expRNN and RNN-orth "
+            "with shorter delays first; five seeds, on a GPU.",
+            {"networks": NETWORKS, "delays": tuple(PUBLISHED["lstm"]), "changes": {"device": "cuda"}},
+            tuple(range(5)),
         ),
     }
     cites = ("kerg2020", "lezcano2019", "henaff2016", "hochreiter1997")
 
     def trials(self, settings: Mapping[str, Any], seeds: Iterable[int]) -> list[Trial]:
-        networks = at_delays(settings["networks"], settings["delays"])
-        recipes = {subject: longer(network) for subject, network in networks.items()}
-        return super().trials({**settings, "networks": recipes}, seeds)
+        networks = at_delays(settings["networks"], settings["delays"], settings.get("stages", ALL_STAGES))
+        return super().trials({**settings, "networks": networks}, seeds)
 
 
 STUDY = CopyTable()

@@ -43,38 +43,56 @@ _ORTHOGONAL = {
     "orthogonal_learning_rate": 1e-4,
     "cell_options": {"nonlinearity": "modrelu", "scale": 0.5, "orthogonal": True},
 }
-_STAGES = {"optimiser": "adamw", "weight_decay": 0.1, "curriculum_score": 0.98}
+_STAGED_LSTM = {"learning_rate": 3e-3, "curriculum_score": 0.9}
 OURS: dict[str, dict[str, Any]] = {
-    "rnn-orth": {"cell": "rnn-orth", "optimiser": "rmsprop", "learning_rate": 1e-3},
+    "rnn-orth": {"cell": "rnn-orth", "optimiser": "adam", "learning_rate": 2e-4},
     "exprnn": {"cell": "exprnn", "optimiser": "rmsprop", "learning_rate": 1e-3, "orthogonal_learning_rate": 1e-4},
     "memrnn": {"cell": "memrnn"} | _ORTHOGONAL,
     "relrnn": {"cell": "relrnn"} | _ORTHOGONAL,
-    "lstm": {"cell": "lstm", "learning_rate": 3e-3},
-    "h-detach": {"cell": "h-detach", "learning_rate": 3e-3, "cell_options": {"p": 0.5}},
-    "sab": {"cell": "sab", "learning_rate": 3e-3},
-    "rellstm": {"cell": "rellstm", "learning_rate": 6e-3} | _STAGES,
+    "lstm": {"cell": "lstm", "optimiser": "adam"} | _STAGED_LSTM,
+    "h-detach": {"cell": "h-detach", "optimiser": "adam", "cell_options": {"p": 0.5}} | _STAGED_LSTM,
+    "sab": {"cell": "sab", "optimiser": "adam"} | _STAGED_LSTM,
+    "rellstm": {
+        "cell": "rellstm",
+        "learning_rate": 6e-3,
+        "optimiser": "adamw",
+        "weight_decay": 0.1,
+        "curriculum_score": 0.98,
+    },
 }
 """Our recipes, which learn in thousands of iterations instead of 200,000. modReLU with half of h + c, the authors'
 scale, holds a state over any delay; tanh with h + c learns a delay of 100 but no longer one. modReLU has no upper
 limit, and an unconstrained matrix lets states grow until training diverges (`benchmarks/screened_divergence.py`), so
-that MemRNN and RelRNN keep an orthogonal one. A RelLSTM starts with short delays; weight decay makes its memory forget,
-so that a long delay ends in the same state as a short one."""
+that MemRNN and RelRNN keep an orthogonal one. RNN-orth, whose matrix is unconstrained, takes small steps by Adam:
+RMSprop's first steps are ten times as large. LSTM, h-detach, SAB and RelLSTM start with short delays (`STAGES`):
+without them an LSTM recalls nothing for many thousand iterations. Weight decay makes the memory of a RelLSTM forget, so
+that a long delay ends in the same state as a short one."""
+_DOUBLING = (3, 6, 12, 25, 50, 100, 200, 500, 1000)
+STAGES: dict[str, tuple[int, ...]] = {
+    "lstm": _DOUBLING,
+    "h-detach": _DOUBLING,
+    "sab": _DOUBLING,
+    "rellstm": (10, 30),
+}
+"""Delays of the copy task with which a network starts; only those below its final delay are used."""
 
 
-def at_delays(networks: Mapping[str, dict[str, Any]], delays: Sequence[int]) -> dict[Subject, dict[str, Any]]:
-    """Return every network at every delay."""
+def at_delay(
+    name: str, network: Mapping[str, Any], delay: int, stages: Mapping[str, Sequence[int]] = STAGES
+) -> dict[str, Any]:
+    """Return a network with a delay, and with shorter delays first if it has stages."""
+    shorter = " ".join(str(stage) for stage in stages.get(name, ()) if stage < delay)
+    return changed_options(network, {"delay": delay} | ({"curriculum": shorter} if shorter else {}))
+
+
+def at_delays(
+    networks: Mapping[str, dict[str, Any]], delays: Sequence[int], stages: Mapping[str, Sequence[int]] | None = None
+) -> dict[Subject, dict[str, Any]]:
+    """Return every network at every delay, by default without shorter delays first."""
     return {
-        about(name, delay=delay): changed_options(network, {"delay": delay})
+        about(name, delay=delay): at_delay(name, network, delay, stages or {})
         for name, network in networks.items()
         for delay in delays
-    }
-
-
-def in_stages(networks: Mapping[str, dict[str, Any]], curriculum: str) -> dict[str, dict[str, Any]]:
-    """Return the networks, with these delays as the curriculum of those that have one."""
-    return {
-        name: changed_options(network, {"curriculum": curriculum}) if "curriculum_score" in network else network
-        for name, network in networks.items()
     }
 
 
@@ -133,6 +151,12 @@ class RecallStudy(SolvingStudy):
 
     def more_rows(self, name: str, trials: Sequence[Finished]) -> list[Row]:
         return [until_solved(name, trials)]
+
+    def trained_as_long(self, finished: Finished) -> bool:
+        """Whether the network has seen as many sequences as the published one; batches may be larger."""
+        published = self.published_recipe(finished.trial)
+        seen = finished.result["steps"] * finished.trial.settings["batch_size"]
+        return seen >= published.steps * published.batch_size
 
     def as_published(self, trial: Trial) -> bool:
         """Whether the network is at least as large as the published one; `compare` reports other differences."""

@@ -18,7 +18,7 @@ from mnemoscope.replication.claims import EVERYTHING, Claim, Row, Subject, about
 from mnemoscope.replication.computed_study import rounded
 from mnemoscope.replication.learning_study import LearningStudy, by_name, colours
 from mnemoscope.replication.study import Finished, Preset, Trial
-from mnemoscope.studies.kerg2022.denoise import LARGER_BATCHES, SCREENED
+from mnemoscope.studies.kerg2022.denoise import SCREENED
 from mnemoscope.studies.kerg2022.notation import TINY, preset, thesis
 from mnemoscope.studies.kerg2022.recall import BASE, until_solved
 from mnemoscope.training import load_model
@@ -109,7 +109,7 @@ class ScreeningTradeoff(LearningStudy):
             task_options={"delay": 100},
             device="cuda",
             steps=6000,
-            **LARGER_BATCHES,
+            evaluate_batches=4,
         ),
         "published": preset(
             "As published: a delay of 1,000, at most 200,000 iterations, on a GPU; one seed.", NETWORKS, device="cuda"
