@@ -80,8 +80,11 @@ fisher-delay-line | Fisher memory curve of a delay line, and how far random tria
     Kerg 2022, 3.4.2, Prop 3.4.1 and A.2 | mnemoscope.studies.kerg2022.fisher_delay_line:STUDY
     kerg2019 ganguli2008 kerg2022thesis | capacity
 matrix-capacity | capacity of matrix networks: below 1 as published, exactly 1 without approximation
-    Renanse et al. 2021, Fig 2 and Theorems 1-3 | mnemoscope.studies.renanse2021.matrix_capacity:STUDY
+    Renanse et al. 2021, Fig 2 and Theorems 2-3 | mnemoscope.studies.renanse2021.matrix_capacity:STUDY
     renanse2021 ganguli2008 | capacity
+matrix-theorems | printed formulas for matrix networks, each compared with the number that it stands for
+    Renanse et al. 2021, Lemmas 1-2, Theorems 1 and 4 | mnemoscope.studies.renanse2021.matrix_theorems:STUDY
+    renanse2021 | capacity
 queue-capacity | capacity of matrix networks with a queue of past states: what is an artefact, and what is real
     Renanse et al. 2021, Fig 3-4 and Theorem 4 | mnemoscope.studies.renanse2021.queue_capacity:STUDY
     renanse2021 ganguli2008 | capacity

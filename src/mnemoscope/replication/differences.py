@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf, sqrt
 from statistics import NormalDist, mean, variance
 
+from mnemoscope.replication.claims import Claim, Row
 from mnemoscope.replication.verdicts import Judgement, Obstacle, Verdict, not_compared
 
 TWO_ERRORS = 1 - NormalDist().cdf(2.0)
@@ -37,8 +38,8 @@ class Difference:
         """The difference and its standard error in points."""
         return f"{100 * self.gain:+.1f}" + ("" if self.error is None else f" ± {100 * self.error:.1f}")
 
-    def judge(self, least: float) -> Judgement:
-        """Judge the claim that the first side is better, or no worse.
+    def judge(self, least: float, *, in_points: bool = True) -> Judgement:
+        """Judge the claim that the first side is better, or no worse; `in_points` says that the values are shares.
 
         The first side is better if the difference is at least `least` (above 0) and all of the range is above 0. It is
         no worse if the whole range is above `least` (0 or below). The claim fails if the whole range is below `least`.
@@ -49,9 +50,27 @@ class Difference:
             return Judgement(Verdict.MATCHES)
         if self.high < least:
             return Judgement(Verdict.DIFFERS)
-        return not_compared(
-            Obstacle.UNDECIDED, f"other seeds may give {100 * self.low:+.1f} to {100 * self.high:+.1f} points"
-        )
+        low, high = (f"{100 * end:+.1f}" if in_points else f"{end:+.3g}" for end in (self.low, self.high))
+        return not_compared(Obstacle.UNDECIDED, f"other seeds may give {low} to {high}{' points' * in_points}")
+
+    def compare(self, claim: Claim, ours: str, remark: str = "") -> Row:
+        """Return the row of a claim whose range of agreement begins at the least difference.
+
+        >>> from mnemoscope.registry.citations import Source
+        >>> from mnemoscope.replication.agreement import at_least
+        >>> from mnemoscope.replication.claims import EVERYTHING
+        >>> range_ = at_least(0.0, "two standard errors")
+        >>> claim = Claim(EVERYTHING, "gain of the first", "better", Source("jang", "Fig 6"), range_)
+        >>> measure_difference([[3.0, 3.1]], [[1.0, 1.2]]).compare(claim, "3.05 against 1.1").verdict.value
+        'matches'
+        """
+        assert claim.agreement is not None
+        judgement = self.judge(claim.agreement.low, in_points=False)
+        if judgement.verdict is Verdict.DIFFERS:
+            judgement = replace(judgement, reason=claim.reason)
+        error = "a single seed" if self.error is None else f"difference {self.gain:.3g} ± {self.error:.2g}"
+        remark = "; ".join(filter(None, (error, remark)))
+        return Row(claim.name, str(claim.value), ours, judgement, remark, claim, (self.gain,))
 
 
 def measure_difference(

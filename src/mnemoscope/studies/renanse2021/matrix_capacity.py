@@ -1,4 +1,4 @@
-"""Memory of matrix networks: published and exact formulas compared (Renanse et al. 2021, Fig 2, Theorems 1-3).
+"""Memory of matrix networks: published and exact formulas compared (Renanse et al. 2021, Fig 2, Theorems 2-3).
 
 The paper does not describe how it drew its normal matrices. Here they rotate planes by uniform angles, with moduli
 uniform in (0, 1), in a random orthogonal basis; `|W| = 1` and the noise has variance 1. The paper does not say either
@@ -9,6 +9,7 @@ has both.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any
@@ -19,9 +20,10 @@ from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, style_page_axes
 from mnemoscope.lenses import FisherMemory, MatrixSystem, fisher_memory
 from mnemoscope.registry.citations import Source
-from mnemoscope.replication.agreement import at_most, chosen
+from mnemoscope.replication.agreement import at_least, at_most, chosen
 from mnemoscope.replication.claims import EVERYTHING, Claim, Row, about
 from mnemoscope.replication.computed_study import ComputedStudy, legend_above, plain_powers, rounded, spread
+from mnemoscope.replication.differences import measure_difference
 from mnemoscope.replication.learning_study import by_name
 from mnemoscope.replication.linear_networks import random_general, random_normal, random_source
 from mnemoscope.replication.study import Finished, Preset
@@ -33,12 +35,50 @@ LAGS = 40
 """Lags of a memory curve."""
 LARGEST_VECTOR = 36
 """Most units for which a vector network is compared with a matrix network of the same size."""
+OLD = 5
+"""Steps after which a signal counts as old."""
+SMALL, LARGE = 6, 15
+"""Most units a side of a small network, fewest of a large one."""
 RADIUS = 0.95
 """Spectral radius of general networks."""
 PAPER = partial(Source, "renanse2021")
 KRONECKER = "C is a sum of Kronecker products, not a product of sums"
 BELOW_1 = at_most(1 - 1e-9, "an inequality")
 ONE = chosen(1 - 1e-9, 1 + 1e-9, "an equality, up to rounding")
+
+SKEWED = "small networks vary more, with a skewed distribution: their median changes with N, their mean does not"
+OLDER = f"share of the memory older than {OLD} steps"
+FASTER = Claim(
+    about("normal vector against matrix networks"),
+    f"{OLDER}, published formulas",
+    "the curve of matrix networks goes to zero more quickly",
+    PAPER("Fig 2 A"),
+    at_least(0.0, "less old memory by more than two standard errors; the figure has no number"),
+)
+FASTER_EXACT = replace(FASTER, quantity=f"{OLDER}, exact")
+NO_EFFECT = Claim(
+    about("normal"),
+    f"rank correlation of the {OLDER} with N, published formulas",
+    "more neurons do not affect the curve in any way",
+    PAPER("Fig 2 B"),
+    chosen(-0.22, 0.22, "two standard errors of the rank correlation of 85 networks, those of the preset paper"),
+    reason=SKEWED,
+)
+NO_RELATION = Claim(
+    about("normal"),
+    "rank correlation of the total with N, published formulas",
+    "no apparent relation between capacity and the number of neurons",
+    PAPER("Fig 2 D"),
+    NO_EFFECT.agreement,
+    reason=SKEWED,
+)
+SMALLER_VARIANCE = Claim(
+    about("normal"),
+    f"spread of the total, N >= {LARGE} / N <= {SMALL}, published formulas",
+    "the variance is small as the number of neurons is increased",
+    PAPER("Fig 2 E"),
+    at_most(0.5, "our reading of 'small': at most half the standard deviation of small networks"),
+)
 
 
 def _cases(normal: Sequence[int], general: Sequence[int]) -> dict[str, dict[str, Any]]:
@@ -53,7 +93,14 @@ class MatrixCapacity(ComputedStudy):
     title = "What matrix networks hold"
     question = "Do networks whose state is a matrix hold less than those whose state is a vector?"
     claims = (
-        Claim(about("normal"), "published formulas", "below 1", PAPER("Theorem 2, Fig 2 C-E"), BELOW_1),
+        Claim(
+            about("normal"),
+            "published formulas",
+            "below 1",
+            PAPER("Theorem 2, Fig 2 C-E"),
+            BELOW_1,
+            by_construction=True,
+        ),
         Claim(about("normal"), "exact", "below 1", PAPER("Corollary 2.1"), BELOW_1, reason=KRONECKER),
         Claim(about("normal"), "exact, corrected", "1", Source("mnemoscope", KRONECKER), ONE),
         Claim(
@@ -80,6 +127,11 @@ class MatrixCapacity(ComputedStudy):
             ONE,
             reason="the total is a quadratic form in W",
         ),
+        FASTER,
+        FASTER_EXACT,
+        NO_EFFECT,
+        NO_RELATION,
+        SMALLER_VARIANCE,
     )
     presets: Mapping[str, Preset] = {
         "smoke": Preset("Networks of 3 and 4 units a side.", {"cases": _cases((3, 4), (3,))}),
@@ -141,6 +193,7 @@ class MatrixCapacity(ComputedStudy):
                 row(2, normal, exact, f"1 within {max(abs(value - 1) for value in exact):.0e}"),
                 row(3, vector, _totals(vector, "vector"), f"{len(vector)} networks"),
             ]
+            rows += _figure_2(normal, vector)
         if general:
             best, worst = ([run.result["by_direction"][place] for run in general] for place in (-1, 0))
             total, published = _totals(general, "exact"), _totals(general, "published")
@@ -204,6 +257,50 @@ class MatrixCapacity(ComputedStudy):
         for axes in (curve, held, normal, general):
             style_page_axes(axes)
         return figure
+
+
+def _figure_2(normal: Sequence[Finished], vector: Sequence[Finished]) -> list[Row]:
+    """Return the rows of Fig 2 A, B, D and E, about normal networks; `vector` are those with a vector counterpart."""
+    rows = []
+    ours = [_share_of_old(run, "vector") for run in vector]
+    for claim, kind in ((FASTER, "published"), (FASTER_EXACT, "exact")):
+        theirs = [_share_of_old(run, kind) for run in vector]
+        words = f"vector {mean(ours):.3g}, matrix {mean(theirs):.3g}"
+        rows.append(measure_difference([ours], [theirs], 2).compare(claim, words, f"{len(vector)} networks each"))
+    sizes = [run.trial.settings["size"] for run in normal]
+    if min(sizes) > SMALL or max(sizes) < LARGE:
+        return rows
+    for claim, values in (
+        (NO_EFFECT, [_share_of_old(run, "published") for run in normal]),
+        (NO_RELATION, totals := _totals(normal, "published")),
+    ):
+        correlation = _rank_correlation(sizes, values)
+        means = " and ".join(
+            f"{mean(side):.3g} ± {stdev(side) / len(side) ** 0.5:.2g}" for side in _sides(sizes, values)
+        )
+        remark = f"{len(normal)} networks; mean for N <= {SMALL} and N >= {LARGE}: {means}"
+        rows.append(claim.compare(claim.name, (correlation,), f"{correlation:.2f}", remark))
+    small, large = map(stdev, _sides(sizes, totals))
+    rows.append(SMALLER_VARIANCE.compare(SMALLER_VARIANCE.name, (large / small,), f"{large:.2g} / {small:.2g}"))
+    return rows
+
+
+def _share_of_old(run: Finished, kind: str) -> float:
+    """Return the share of the memory about signals of more than `OLD` steps ago."""
+    memory = run.result[kind]
+    return 1 - sum(memory["curve"][:OLD]) / memory["total"]
+
+
+def _sides(sizes: Sequence[int], values: Sequence[float]) -> tuple[list[float], list[float]]:
+    """Return the values of small and of large networks."""
+    pairs = list(zip(sizes, values, strict=True))
+    return [value for size, value in pairs if size <= SMALL], [value for size, value in pairs if size >= LARGE]
+
+
+def _rank_correlation(first: Sequence[float], second: Sequence[float]) -> float:
+    from scipy.stats import spearmanr  # takes a third of a second
+
+    return float(spearmanr(first, second).statistic)
 
 
 def _total_and_curve(memory: FisherMemory) -> dict[str, Any]:

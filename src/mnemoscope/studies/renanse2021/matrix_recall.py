@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
-from mnemoscope.replication.agreement import at_least, exactly
+from mnemoscope.replication.agreement import at_least, chosen
 from mnemoscope.replication.claims import Claim, Row, about
-from mnemoscope.replication.learning_study import finite
+from mnemoscope.replication.differences import measure_difference
+from mnemoscope.replication.learning_study import count_seeds, finite
 from mnemoscope.replication.study import Finished, Preset
 from mnemoscope.studies.renanse2021 import tape
 from mnemoscope.studies.renanse2021.tape import OURS, PAPER, SEEDS, TapeStudy, at_rates
@@ -26,12 +28,22 @@ PUBLISHED: dict[str, dict[str, Any]] = {
 """Networks of Table 1: four layers of 20 x 20 with 120 slots of 6 x 6, and three of 20 x 20 with a recurrent output."""
 MATNTM, MATRIX_RNN = PUBLISHED["matntm"], {"matrix-rnn": PUBLISHED["matrix-rnn"]}
 LEARNING = {"matntm": {**MATNTM, **tape.MIXED}, **MATRIX_RNN}
+STAGES = {"matntm": {**MATNTM, "learning_rate": 2e-4, "task_options": {"curriculum": "3 5 7", "mixed": True}}}
+"""Recipe of ours: a higher rate, and short lists first, from three items on, since with two the answer is always the
+second one and nothing need be looked up."""
 LIMITED = {"matntm": {**MATNTM, "cell_options": {**MATNTM["cell_options"], **tape.LIMIT}}}
 ITEMS = (12, 15, 20)
 """Lengths of test lists that are longer than those of training."""
 WITHOUT_ERROR = "seeds without a wrong bit at 2 to 9 items"
 PARTS = (1, 2, 3, 4)
 """Matrices per item in tests; 2 in training."""
+LONGER_ITEMS = Claim(
+    about("matntm"),
+    "wrong bits, items of 4 matrices against 2",
+    "the cost increases with the length of an item; the figure has no number",
+    PAPER("Fig 9 right"),
+    at_least(0.0, "more wrong bits by more than two standard errors"),
+)
 
 
 class MatrixRecallStudy(TapeStudy):
@@ -43,16 +55,31 @@ class MatrixRecallStudy(TapeStudy):
     claims = (
         tape.published_parameters("matntm", 7946),
         tape.published_parameters("matrix-rnn", 5675),
-        Claim(about("matntm"), "wrong bits", "about 5.6 after 200,000 iterations, mean of five", PAPER("Fig 7")),
-        Claim(about("matntm"), WITHOUT_ERROR, "2 of 5", PAPER("section 6.2"), exactly(2), better="higher"),
+        Claim(
+            about("matntm"),
+            "wrong bits",
+            "about 5.6 after 200,000 iterations, mean of five",
+            PAPER("Fig 7"),
+            chosen(3.3, 7.9, "the standard error of five networks, of which two have no wrong bit", of_mean=True),
+            better="lower",
+        ),
+        Claim(
+            about("matntm"),
+            WITHOUT_ERROR,
+            "2 of 5",
+            PAPER("section 6.2"),
+            chosen(1, 3, "one unit of the printed count, and its binomial standard error, 1.1"),
+            better="higher",
+        ),
         Claim(
             about("matrix-rnn"),
             "wrong bits",
             "does not learn it",
             PAPER("section 6.2 and Fig 7"),
-            at_least(14.0, "our reading of 'does not learn it': near 15, where all ones are"),
+            at_least(9.5, "our reading of 'does not learn it': as many as all zeros, 10, give or take half a bit"),
             "lower",
         ),
+        LONGER_ITEMS,
         Claim(
             about("matntm"),
             READ_WHERE_WRITTEN,
@@ -84,8 +111,10 @@ class MatrixRecallStudy(TapeStudy):
             SEEDS,
         ),
         "paper": Preset(
-            "As cpu, with at most 200,000 iterations, as published, on a GPU; five seeds.",
-            {"networks": LEARNING, "changes": {**OURS, "device": "cuda"}},
+            "Networks as published, recipe of ours for MatNTM: RMSprop at 0.0002, with short lists first and mixed "
+            "lengths in a batch, until no bit is wrong; at most 200,000 iterations, as published; Matrix RNN as "
+            "published, on a GPU; five seeds.",
+            {"networks": STAGES | MATRIX_RNN, "changes": {**OURS, "device": "cuda"}},
             SEEDS,
         ),
         "published": Preset(
@@ -135,6 +164,10 @@ class MatrixRecallStudy(TapeStudy):
             wrong = [dict(run.result["of parts"])[number] for run in finite(trials)]
             items = f"{task.most} items of {number} {'matrix' if number == 1 else 'matrices'}"
             rows.append(self.row(trials, f"wrong bits with {items}", wrong, remark=f"{task.item_length} in training"))
+        if name == "matntm" and finite(trials):
+            two, four = ([dict(run.result["of parts"])[number] for run in finite(trials)] for number in (2, 4))
+            words = f"{mean(four):.3g} against {mean(two):.3g}"
+            rows.append(measure_difference([four], [two]).compare(LONGER_ITEMS, words, count_seeds(finite(trials))))
         return [*super().more_rows(name, trials), *rows]
 
 

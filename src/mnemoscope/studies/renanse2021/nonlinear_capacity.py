@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from math import log10
+from math import hypot, log10
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,7 @@ from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE, style_page_axes
 from mnemoscope.lenses import MatrixSystem, fisher_memory, measure_memory_capacity, memory_capacity
 from mnemoscope.registry.citations import Source
-from mnemoscope.replication.agreement import at_most
+from mnemoscope.replication.agreement import at_least, at_most
 from mnemoscope.replication.claims import Claim, Row, about, unpublished
 from mnemoscope.replication.study import Finished, Preset, Study, Trial, listed
 
@@ -38,8 +38,12 @@ SATURATING = ("tanh", "logistic")
 DRAWN = ("rotation", "delay line", "amplifying line")
 EDGE = "small rotation"
 """A network that only tests the published bound."""
+REACH = 2.7
+"""Standard errors above a ratio that are allowed for: two, at the level of the lowest of three networks and two units.
+"""
 STRENGTHS = (0.01, 0.03, 0.1, 0.2, 0.4, 0.8, 1.5, 3.0, 10.0)
 STRONG_TO_WEAK = "J_tot, strong / weak signals"
+DECREASE = at_most(1.0, "'may': a decrease beyond two standard errors in one of the three networks")
 PAPER = partial(Source, "renanse2021")
 
 
@@ -93,14 +97,15 @@ class NonlinearCapacity(Study):
     title = "Memory in a finite dynamic range"
     question = "How does a saturating nonlinearity change the memory of a network, and does the published bound hold?"
     claims = (
+        *(Claim(about(phi), STRONG_TO_WEAK, "may decrease", PAPER("2.5.1"), DECREASE) for phi in SATURATING),
         Claim(
-            about("saturating units"),
+            about("relu"),
             STRONG_TO_WEAK,
-            "may decrease",
+            "no problem for its bound",
             PAPER("2.5.1"),
-            at_most(0.99, "our reading of 'decrease': by a hundredth or more"),
+            at_least(1 - 1e-6, "no decrease: ReLU of a multiple is the multiple of ReLU, so the strength cancels"),
+            by_construction=True,
         ),
-        Claim(about("relu"), STRONG_TO_WEAK, "no problem for its bound", PAPER("2.5.1")),
         Claim(
             about("linear"),
             "J_tot / Tr(Sigma^-1) Tr(Psi^-1) E|X|^2",
@@ -175,17 +180,11 @@ class NonlinearCapacity(Study):
         }
 
     def summarise(self, results: Sequence[Finished]) -> list[Row]:
-        saturating, relu, bound, in_range = self.claims
-        rows = []
+        bound, in_range = self.claims[-2:]
+        rows = [_decrease(self.claim(STRONG_TO_WEAK, about(phi)), results) for phi in (*SATURATING, "relu")]
         for name in dict.fromkeys(run.trial.settings["network"] for run in results):
             runs = [run for run in results if run.trial.settings["network"] == name]
             by_phi = {phi: [run.result for run in runs if run.trial.settings["phi"] == phi] for phi in COLOURS}
-            for phi, claim in ((*((phi, saturating) for phi in SATURATING), ("relu", relu))) if name != EDGE else ():
-                ratios = [result["total"][-1] / result["total"][0] for result in by_phi[phi]]
-                ends = [f"{result['total'][0]:.3g} to {result['total'][-1]:.3g}" for result in by_phi[phi]]
-                linear = fmean(result["linear_total"] for result in by_phi[phi])
-                remark = f"J_tot from {', '.join(ends)}; linear: {linear:.3g}"
-                rows.append(_row(f"{name}, {phi}: J_tot, strong / weak", claim, ratios, remark))
             linear = by_phi["linear"]
             exact = [result["linear_total"] / result["published_bound"] for result in linear]
             published = listed((result["published_total"] / result["published_bound"] for result in linear), ".3g")
@@ -280,6 +279,26 @@ def _mean_square(A: Tensor, w: Tensor) -> Tensor:
 
 def _row(quantity: str, claim: Claim, measured: Sequence[float], remark: str) -> Row:
     return claim.compare(quantity, measured, listed(measured, ".3g"), remark)
+
+
+def _decrease(claim: Claim, results: Sequence[Finished]) -> Row:
+    """Return the row for the memory of strong signals as a share of that of weak ones, by the lowest of the networks.
+
+    The measured value is the ratio plus `REACH` standard errors over trajectories and seeds, for saturating units.
+    """
+    phi, ratios, highest = claim.subject.network, {}, {}
+    for name in DRAWN:
+        settings = {"network": name, "phi": phi}
+        same = [run.result for run in results if settings.items() <= run.trial.settings.items()]
+        weak, strong = (fmean(result["total"][end] for result in same) for end in (0, -1))
+        errors = [hypot(*(result["total_error"][end] for result in same)) / len(same) for end in (0, -1)]
+        ratios[name] = strong / weak
+        highest[name] = ratios[name] * (1 + REACH * hypot(errors[0] / weak, errors[1] / strong))
+    ours = ", ".join(f"{name} {ratio:.3g}" for name, ratio in ratios.items())
+    if phi == "relu":
+        return claim.compare(claim.name, list(ratios.values()), ours)
+    lowest = min(highest, key=highest.__getitem__)
+    return claim.compare(claim.name, [highest[lowest]], ours, f"{lowest}: below {highest[lowest]:.3g} with other noise")
 
 
 def _checks(name: str, linear: Sequence[Mapping[str, Any]]) -> list[Row]:
