@@ -19,6 +19,8 @@ flipflop-transfer | geometry of the 16 memories of a 4-bit flip-flop trained fro
     Jang, sections 7 and 7.1, Fig 8 | mnemoscope.studies.jang.flipflop_transfer:STUDY | jang sussillo2009 | dynamics
 flipflop-noise | error and surviving memories of 4-bit flip-flops with noise on their recurrent weights
     Jang, section 8 and Fig 9 | mnemoscope.studies.jang.flipflop_noise:STUDY | jang sussillo2009 | dynamics
+worked-examples | an example in the plane and the derivatives of the speed q, as printed and as computed
+    Jang, sections 3, 3.1 and 4 | mnemoscope.studies.jang.worked_examples:STUDY | jang sussillo2013 | dynamics
 nonlinear-capacity | effect of a finite dynamic range on Fisher memory and on linear memory capacity
     Renanse et al. 2021, section 2.5 | mnemoscope.studies.renanse2021.nonlinear_capacity:STUDY
     renanse2021 ganguli2008 jaeger2001 | memory capacity
@@ -119,6 +121,12 @@ sequence-recall | stored memories recalled in sequence: mixed by the map, separa
 energy-descent | on how many steps each printed energy of the episodic memory rises; the corrected one never does
     Karuvally et al. 2023, Eq 3, and notes on its energy, Eq 25-47
     mnemoscope.studies.karuvally2023.energy_descent:STUDY | karuvally2023 energy_notes | energy
+energy-equations | printed equations of the notes on the energy against automatic differentiation
+    Notes on its energy, Eq 25-58 | mnemoscope.studies.karuvally2023.printed_equations:STUDY
+    karuvally2023 energy_notes | energy
+conjugate-memories | fixed points of the episodic memory and of its conjugate network; stored and spurious memories
+    Karuvally et al. 2023, sections 1, 2 and 4 | mnemoscope.studies.karuvally2023.conjugate_memories:STUDY
+    karuvally2023 | episodic memory
 relational-cognitive | accuracy on unseen shapes: same-different, match-to-sample, distribution of three, identity rules
     Kerg 2022, 5.6 Fig 3, C.8 Fig 6 and 13 | mnemoscope.studies.kerg2022.relational_cognitive:STUDY
     kerg2022 webb2021 shanahan2020 santoro2017 vaswani2017 kerg2022thesis | relations
