@@ -14,12 +14,12 @@ from torch.nn.utils.rnn import PackedSequence
 
 from mnemoscope import registry
 from mnemoscope.base.suggestions import did_you_mean
-from mnemoscope.cells import Cell, Inputs, Lengths, Model, as_cell, read_inputs, run_with_cache
-from mnemoscope.cells.sequence import without_masked
+from mnemoscope.cells import Cell, Inputs, Lengths, Model, as_cell, run_with_cache
 from mnemoscope.cells.state import Layout
 from mnemoscope.inspection.attention import why_no_fixed_points
-from mnemoscope.inspection.behaviour import behaviour_sections, gradient_section, measure_gradients
+from mnemoscope.inspection.behaviour import behaviour_sections, gradient_section
 from mnemoscope.inspection.duration import Duration, inspect_duration
+from mnemoscope.inspection.given_trials import Readout, encoded, read_trials
 from mnemoscope.inspection.mechanism import TRAJECTORIES, Mechanism, inspect_mechanism
 from mnemoscope.inspection.options import DEFAULT_OPTIONS, InspectionOptions, refuse_fixed_point_options
 from mnemoscope.inspection.past_inputs import why_no_search
@@ -30,15 +30,13 @@ from mnemoscope.inspection.text import inspect_pretrained, is_pretrained
 from mnemoscope.inspection.tokens import inspect_tokens
 from mnemoscope.inspection.uses import add_citations
 from mnemoscope.inspection.variables import variables_section
-from mnemoscope.lenses import Behaviour, Dynamics, Variables, find_variables, record_behaviour
-from mnemoscope.lenses.behaviour.scores import check_targets
+from mnemoscope.lenses import Behaviour, Dynamics, Variables, find_variables
 from mnemoscope.lenses.result import Result
 from mnemoscope.lenses.token_labels import Labels
 from mnemoscope.memory.tape import TuringMachine
 from mnemoscope.report import NetworkPage, sentences
 from mnemoscope.report.markup import check_report_extra
 
-Readout = Callable[[Tensor], Tensor]
 Contexts = Mapping[str, Sequence[float] | Tensor] | Sequence[float] | Tensor
 """Constant inputs by name, or one constant input."""
 ON_THE_CELL = ("behaviour", "gradients", "influence", "measured-influence", "memory-capacity", "transitions")
@@ -117,34 +115,25 @@ def inspect(
         )
         return inspect_tokens(model or cell, inputs, lengths=lengths, labels=labels, name=name, options=options)
     dynamical = cell  # remembers the layout of the network, in which its results take trajectories
-    trials = None if inputs is None else _checked_inputs(inputs, lengths, cell, model)
-    check_targets(targets, mask)
-    if trials is not None:
-        targets, mask = (None if part is None else part.to(trials.xs.device) for part in (targets, mask))
-    elif targets is not None or lengths is not None:
-        raise ValueError("Targets and lengths belong to inputs; pass the inputs too.")
-    steps = None if trials is None or trials.mask is None else trials.mask.sum(0)
+    trials = read_trials(inputs, targets, mask, lengths, cell, model)
     behaviour, duration = None, Duration()
-    if trials is not None and wanted("behaviour"):  # in the layout of the network, which its error messages use
-        settings = {"readout": readout, "mask": mask, "lengths": steps}
-        xs = trials.xs.transpose(0, 1) if cell.batch_first else trials.xs
-        behaviour = record_behaviour(model or cell, xs, targets, **settings)
+    if trials is not None and wanted("behaviour"):
+        behaviour = trials.behaviour(model or cell, readout)
     if cell.batch_first:
-        targets, mask = (None if part is None else part.transpose(0, 1) for part in (targets, mask))
         model, cell = None if model is None else model.time_first(), cell.time_first()
-    if trials is not None and targets is not None and wanted("gradients"):
-        answer = model.readout if model is not None else readout or nn.Identity()
-        counts = mask if trials.mask is None else trials.mask & (True if mask is None else mask)
-        duration.gradients = measure_gradients(cell, _encoded(model, trials.xs), targets, answer, counts, steps)
+    if trials is not None and trials.targets is not None and wanted("gradients"):
+        duration.gradients = trials.gradients(model, cell, readout)
         duration.add("gradients", partial(gradient_section, duration.gradients))
+    xs, steps = (None, None) if trials is None else (trials.inputs.xs, trials.lengths)
     settings = {"readout": readout, "lengths": steps, "labels": labels, "wanted": wanted, "found": duration}
-    inspect_duration(model or cell, None if trials is None else trials.xs, options, **settings)
+    inspect_duration(model or cell, xs, options, **settings)
     reason = _why_no_fixed_points(cell, options)
     if reason:
         refuse_fixed_point_options(options, reason)
         if contexts is not None or (lenses != "auto" and wanted("fixed-points")):
             raise ValueError(f"Fixed points are not searched for; omit the contexts and the lenses on them. {reason}")
-    mechanism = None if reason else _mechanism(dynamical, model, trials, contexts, options, wanted)
+    given = None if trials is None else trials.inputs
+    mechanism = None if reason else _mechanism(dynamical, model, given, contexts, options, wanted)
     variables = _variables(model, cell, readout, wanted)
     title = name or f"{type(network).__name__}, {sum(weight.numel() for weight in network.parameters()):,} parameters"
     has_trials = trials is not None
@@ -201,41 +190,6 @@ def _refuse_for_tokens(lenses: Any, given: dict[str, Any], options: InspectionOp
     refuse_fixed_point_options(options, "The inputs are token numbers.")
 
 
-def _checked_inputs(
-    inputs: Tensor | PackedSequence, lengths: Lengths | None, cell: Cell, model: Model | None
-) -> Inputs:
-    """Return the trials time first, with zeros in place of padding."""
-    if isinstance(inputs, Tensor):
-        _check_dimensions(inputs, cell.batch_first)
-    given = read_inputs(inputs, batch_first=cell.batch_first, lengths=lengths)
-    xs = without_masked(given.xs, given.mask)
-    if not torch.isfinite(xs).all():
-        raise ValueError("The inputs hold NaN or infinite values. For trials of different lengths, pass lengths=[...].")
-    expected = getattr(cell, "input_size", None)
-    if model is None and expected is not None and xs.shape[2] != expected:
-        raise ValueError(
-            f"The network takes {expected} features, but the inputs have {xs.shape[2]} in the last dimension."
-        )
-    weight = next(cell.parameters(), None)
-    return replace(given, xs=xs if weight is None or xs.is_complex() else xs.to(weight))
-
-
-def _check_dimensions(inputs: Tensor, batch_first: bool) -> None:
-    axes, one_trial = ("batch, time", "inputs[None]") if batch_first else ("time, batch", "inputs[:, None]")
-    if inputs.dim() == 2:
-        raise ValueError(
-            f"inputs must have three dimensions, ({axes}, features), but have the shape {tuple(inputs.shape)}. For one "
-            f"trial: {one_trial}."
-        )
-    if inputs.dim() != 3:
-        raise ValueError(f"inputs must be ({axes}, features), but have the shape {tuple(inputs.shape)}.")
-
-
-def _encoded(model: Model | None, inputs: Tensor) -> Tensor:
-    with torch.no_grad():
-        return inputs if model is None else model.encode(inputs)
-
-
 def _why_no_fixed_points(cell: Cell, options: InspectionOptions) -> str:
     if isinstance(cell, TuringMachine) and is_large(cell):
         return "The state is too large for a list of fixed points; the page of a run shows those with equal slots."
@@ -252,14 +206,14 @@ def _mechanism(
 ) -> Mechanism | None:
     named = _named_contexts(contexts, options)
     dynamics = {
-        name: Dynamics(cell, None if constant is None else _encoded(model, constant[None, None])[0, 0])
+        name: Dynamics(cell, None if constant is None else encoded(model, constant[None, None])[0, 0])
         for name, constant in named.items()
     }
     first = next(iter(dynamics.values()))
     visited = None
     if trials is not None:
         with torch.no_grad():
-            inputs = _encoded(model, trials.xs).to(first.input)
+            inputs = encoded(model, trials.xs).to(first.input)
             visited = run_with_cache(first.cell, inputs, mask=trials.mask)[1].flat()
             visited = visited if trials.mask is None else visited.masked_fill(~trials.mask.unsqueeze(2), torch.nan)
     return inspect_mechanism(cell, dynamics, visited, options, wanted=wanted)

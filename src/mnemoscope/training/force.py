@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -12,7 +12,7 @@ from mnemoscope.base.array_types import Bool, Float, Int
 from mnemoscope.base.progress import Bar
 from mnemoscope.cells.state import State
 from mnemoscope.training.least_squares import RecursiveLeastSquares
-from mnemoscope.training.readouts import Network, check_mask, check_targets, trainable_readout
+from mnemoscope.training.readouts import Network, TrainableReadout, check_mask, check_targets, trainable_readout
 
 
 @dataclass(frozen=True)
@@ -96,16 +96,10 @@ def train_force(
     (250, torch.Size([1, 50]))
 
     """
-    if every < 1:
-        raise ValueError(f"every counts the steps between updates, from 1 on, but is {every}.")
-    if noise < 0:
-        raise ValueError(f"noise is a standard deviation, 0 or positive, but is {noise}.")
+    kept = _checked_options(every, noise, keep, len(inputs))
     readout = trainable_readout(network, inputs, state, noise, seed)
     targets = check_targets(readout, inputs, targets)
     mask = check_mask(mask, targets)
-    kept = sorted(set(keep))
-    if kept and not 0 <= kept[0] <= kept[-1] <= len(inputs):
-        raise ValueError(f"keep holds numbers of steps between 0 and {len(inputs)}, but {kept} were given.")
     least_squares = RecursiveLeastSquares(
         readout.weight.shape[-1],
         alpha,
@@ -113,8 +107,9 @@ def train_force(
         forgetting=forgetting,
         device=readout.weight.device,
     )
-    outputs, errors, steps, change = [], [], [], []
-    snapshots = [Snapshot(0, readout.snapshot())] if kept[:1] == [0] else []
+    log = _Log()
+    if kept[:1] == [0]:
+        log.snapshots.append(Snapshot(0, readout.snapshot()))
     due = torch.zeros(len(inputs), dtype=torch.bool)
     due[::every] = True
     due &= mask.flatten(1).any(1).cpu()
@@ -123,7 +118,7 @@ def train_force(
         features_over_time = Bar(readout.steps(), total=len(inputs), desc="force", unit="step", disable=not progress)
         for t, (features, f, update) in enumerate(zip(features_over_time, targets.unbind(), due.tolist(), strict=True)):
             z = features @ readout.weight.mT
-            outputs.append(z)
+            log.outputs.append(z)
             readout.z = z
             if update:
                 e = z - f
@@ -131,23 +126,53 @@ def train_force(
                     features, e = features * mask[t].unsqueeze(-1), e * mask[t].unsqueeze(-1)
                 delta = least_squares.update(features, e)
                 readout.weight += delta
-                errors.append(e.abs().sum() / (mask[t].sum() * e.shape[-1]))
-                change.append(delta.norm())
-                steps.append(t)
+                log.add_update(t, e.abs().sum() / (mask[t].sum() * e.shape[-1]), delta.norm())
             if t + 1 in kept:
-                snapshots.append(Snapshot(t + 1, readout.snapshot()))
+                log.snapshots.append(Snapshot(t + 1, readout.snapshot()))
         if not torch.isfinite(readout.weight).all():
             raise FloatingPointError(
                 "The readout did not stay finite, and the network was left unchanged: it or its feedback grows without "
                 "bound. Use a bounded nonlinearity, a larger alpha or a smaller feedback_scale."
             )
         readout.write_back()
-    nothing = torch.zeros(0)
-    return ForceRun(
-        outputs=readout.like_inputs(torch.stack(outputs)),
-        errors=torch.stack(errors).cpu() if errors else nothing,
-        steps=torch.tensor(steps, dtype=torch.int64),
-        change=torch.stack(change).cpu() if change else nothing,
-        snapshots=tuple(snapshots),
-        state=readout.last_state(),
-    )
+    return log.finished(readout)
+
+
+@dataclass
+class _Log:
+    """Outputs, updates and snapshots of a run, collected step by step."""
+
+    outputs: list[Tensor] = field(default_factory=list)
+    errors: list[Tensor] = field(default_factory=list)
+    steps: list[int] = field(default_factory=list)
+    change: list[Tensor] = field(default_factory=list)
+    snapshots: list[Snapshot] = field(default_factory=list)
+
+    def add_update(self, step: int, error: Tensor, change: Tensor) -> None:
+        self.steps.append(step)
+        self.errors.append(error)
+        self.change.append(change)
+
+    def finished(self, readout: TrainableReadout) -> ForceRun:
+        """Return the record of the run."""
+        nothing = torch.zeros(0)
+        return ForceRun(
+            outputs=readout.like_inputs(torch.stack(self.outputs)),
+            errors=torch.stack(self.errors).cpu() if self.errors else nothing,
+            steps=torch.tensor(self.steps, dtype=torch.int64),
+            change=torch.stack(self.change).cpu() if self.change else nothing,
+            snapshots=tuple(self.snapshots),
+            state=readout.last_state(),
+        )
+
+
+def _checked_options(every: int, noise: float, keep: Iterable[int], steps: int) -> list[int]:
+    """Return the steps of the snapshots in order; raise if an option has no valid value."""
+    if every < 1:
+        raise ValueError(f"every counts the steps between updates, from 1 on, but is {every}.")
+    if noise < 0:
+        raise ValueError(f"noise is a standard deviation, 0 or positive, but is {noise}.")
+    kept = sorted(set(keep))
+    if kept and not 0 <= kept[0] <= kept[-1] <= steps:
+        raise ValueError(f"keep holds numbers of steps between 0 and {steps}, but {kept} were given.")
+    return kept

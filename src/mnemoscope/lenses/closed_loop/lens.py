@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -87,13 +88,7 @@ def find_loops(
     (('aab',), [1.0], 0.0)
 
     """
-    check_whole(1, max_period=max_period)
-    check_whole(0, confirm=confirm, patience=patience)
-    if not is_whole(steps, 4 * max_period):
-        raise ValueError(
-            f"steps must be a whole number, at least {4 * max_period}, 4 times the longest period of {max_period}, but "
-            f"is {steps!r}."
-        )
+    _check_numbers(steps, max_period, patience, confirm)
     dynamics = close_loop(network, readout, temperature=temperature, embed=embed)
     cell = network.cell if isinstance(network, Model) else as_cell(network)
     given = read_inputs(prompts, batch_first=cell.batch_first, lengths=lengths)
@@ -103,10 +98,6 @@ def find_loops(
         starts, logits = read_prompts(dynamics, given.xs, given.mask)
     begun = first_tokens(starts, logits, 2 * max_period)
     generation, periods, repeating = _settle(dynamics, begun, steps, max_period, patience, progress)
-    moving = torch.where(periods == 0, repeating, 0)
-    unsettled = Counter(
-        _necklace(generation, prompt, period) for prompt, period in enumerate(moving.tolist()) if period
-    ).most_common()
     found, member, phase = _grouped(dynamics, generation, periods)
     extent = generation.extent
     for loop in found[:confirm]:
@@ -116,22 +107,42 @@ def find_loops(
         temperature=float(temperature),
         steps=len(generation.tokens) - 1,
         max_period=max_period,
-        periods=torch.tensor([len(loop.tokens) for loop in found], dtype=torch.int64),
-        tokens=torch.cat([loop.tokens for loop in found]) if found else torch.zeros(0, dtype=torch.int64),
-        texts=tuple(name(loop.tokens.tolist()) for loop in found),
         states=(torch.stack([loop.orbit[0] for loop in found]) if found else starts[:0]).cpu(),
         member=member,
         entered=generation.entries(periods),
-        repeating=moving > 0,
-        repeated=tuple(name(list(tokens)) for tokens, _ in unsettled),
-        repeated_counts=torch.tensor([count for _, count in unsettled], dtype=torch.int64),
-        multipliers=torch.stack([loop.multipliers for loop in found]) if found else UNKNOWN[None][:0],
-        confirmed=torch.tensor([loop.confirmed for loop in found], dtype=torch.bool),
-        leads=torch.stack([loop.lead for loop in found]).double() if found else torch.zeros(0, dtype=torch.float64),
         traced=traced,
         distances=distances,
         extent=extent,
+        **_columns(found, name),
+        **_unsettled(generation, torch.where(periods == 0, repeating, 0), name),
     )
+
+
+def _columns(found: list[_Loop], name: Callable[[list[int]], str]) -> dict[str, Any]:
+    """Return what is known of each loop, by the names of the result."""
+    empty = torch.zeros(0)
+    return {
+        "periods": torch.tensor([len(loop.tokens) for loop in found], dtype=torch.int64),
+        "tokens": torch.cat([loop.tokens for loop in found]) if found else empty.long(),
+        "texts": tuple(name(loop.tokens.tolist()) for loop in found),
+        "multipliers": torch.stack([loop.multipliers for loop in found]) if found else UNKNOWN[None][:0],
+        "confirmed": torch.tensor([loop.confirmed for loop in found], dtype=torch.bool),
+        "leads": torch.stack([loop.lead for loop in found]).double() if found else empty.double(),
+    }
+
+
+def _unsettled(
+    generation: Generation, moving: Int[Tensor, " prompts"], name: Callable[[list[int]], str]
+) -> dict[str, Any]:
+    """Return which prompts repeat tokens while their state still moves, given the periods of these, and the tokens."""
+    repeated = Counter(
+        _necklace(generation, prompt, period) for prompt, period in enumerate(moving.tolist()) if period
+    ).most_common()
+    return {
+        "repeating": moving > 0,
+        "repeated": tuple(name(list(tokens)) for tokens, _ in repeated),
+        "repeated_counts": torch.tensor([count for _, count in repeated], dtype=torch.int64),
+    }
 
 
 def _settle(
@@ -235,6 +246,16 @@ def _naming(vocabulary: Vocabulary | None, tokens: int) -> Callable[[list[int]],
         raise ValueError(f"The vocabulary must name each of {tokens} tokens, but has {len(names)} names.")
     between = "" if vocabulary is not None and all(len(name) == 1 for name in names) else " "
     return lambda numbers: between.join(names[number] for number in numbers)
+
+
+def _check_numbers(steps: int, max_period: int, patience: int, confirm: int) -> None:
+    check_whole(1, max_period=max_period)
+    check_whole(0, confirm=confirm, patience=patience)
+    if not is_whole(steps, 4 * max_period):
+        raise ValueError(
+            f"steps must be a whole number, at least {4 * max_period}, 4 times the longest period of {max_period}, but "
+            f"is {steps!r}."
+        )
 
 
 def _check_prompts(prompts: Tensor, tokens: int) -> None:

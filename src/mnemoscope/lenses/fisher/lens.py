@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -123,25 +123,12 @@ def fisher_memory(
         return value_memory(system, None if lengths is None else torch.as_tensor(lengths), noise=noise, lags=lags)
     if along is not None:
         _check_options_along(horizon, method, observed, terms, route)
-        if direction is None and isinstance(system, nn.Module):
-            chosen = layer_along(system, along, mask=mask, lengths=lengths, state=state, layer=layer)
-            if chosen is not None:
-                return value_memory(*chosen, noise=noise, lags=lags)
-        if layer is not None:
-            raise ValueError("layer chooses an affine layer, whose values are the signals: omit layer or direction.")
-        if not callable(system) or isinstance(system, Dynamics):
-            raise TypeError(f"Along inputs a system is a network, not a {type(system).__name__}.")
-        options = {"mask": mask, "lengths": lengths, "state": state, "noise": noise, "lags": lags}
-        return trajectory_memory(system, along, direction, **options)
+        options = {"mask": mask, "lengths": lengths, "state": state}
+        return _memory_along(system, direction, along, layer, noise, lags, options)
     if mask is not None or lengths is not None or layer is not None:
         raise ValueError("A mask, lengths and a layer belong to sequences of inputs: pass along=... as well.")
     lags = LAGS if lags is None else lags
-    check_whole(1, lags=lags, horizon=1 if horizon is None else horizon)
-    check_whole(0, terms=terms)
-    if route not in get_args(routes.Route):
-        raise ValueError(f"route must be one of {', '.join(get_args(routes.Route))}, but is {route!r}.")
-    if observed not in ("all", "newest"):
-        raise ValueError(f'observed must be "all" or "newest", but is {observed!r}.')
+    _check_linear_options(lags, horizon, terms, route, observed)
     if isinstance(system, MatrixSystem):
         if direction is not None or state is not None or not (isinstance(noise, (int, float)) and noise == 1):
             raise ValueError("A MatrixSystem has its own direction W and noise eps1, eps2.")
@@ -154,6 +141,27 @@ def fisher_memory(
         raise ValueError("A queue is part of a MatrixSystem; other systems are observed as a whole.")
     A, w = linear_step(system, direction, state)
     return routes.vector_memory(Dense(A), w, noise_factor(noise, len(w)), (len(w),), lags, horizon)
+
+
+def _memory_along(
+    system: System | MatrixSystem,
+    direction: Direction,
+    along: Num[Tensor, "..."] | np.ndarray | PackedSequence,
+    layer: int | str | None,
+    noise: Noise,
+    lags: int | None,
+    options: dict[str, Any],
+) -> FisherMemory:
+    """Compute the memory along inputs: of an affine layer about its values, or of a network about its inputs."""
+    if direction is None and isinstance(system, nn.Module):
+        chosen = layer_along(system, along, layer=layer, **options)
+        if chosen is not None:
+            return value_memory(*chosen, noise=noise, lags=lags)
+    if layer is not None:
+        raise ValueError("layer chooses an affine layer, whose values are the signals: omit layer or direction.")
+    if not callable(system) or isinstance(system, Dynamics):
+        raise TypeError(f"Along inputs a system is a network, not a {type(system).__name__}.")
+    return trajectory_memory(system, along, direction, noise=noise, lags=lags, **options)
 
 
 def _linearised_memory(
@@ -180,6 +188,18 @@ def _linearised_memory(
     if linearised.queue is None:
         return memory
     return replace(memory, amplification=routes.strength_at_entry(memory.amplification))
+
+
+def _check_linear_options(
+    lags: int, horizon: int | None, terms: int, route: routes.Route, observed: routes.Observed
+) -> None:
+    """Raise if an option of a linear system has no valid value."""
+    check_whole(1, lags=lags, horizon=1 if horizon is None else horizon)
+    check_whole(0, terms=terms)
+    if route not in get_args(routes.Route):
+        raise ValueError(f"route must be one of {', '.join(get_args(routes.Route))}, but is {route!r}.")
+    if observed not in ("all", "newest"):
+        raise ValueError(f'observed must be "all" or "newest", but is {observed!r}.')
 
 
 def _check_vector_options(method: routes.Method, route: routes.Route, reason: str = "") -> None:

@@ -108,13 +108,7 @@ def find_slow_manifold(
     """
     dynamics = as_dynamics(dynamics, starts)
     system = as_map(dynamics, dt)
-    if steps is not None:
-        check_whole(2, steps=steps)
-    for delay in delays:
-        check_whole(1, delays=delay)
-    for name, value in (("speed", speed), ("tolerance", tolerance), ("noise", noise)):
-        if value is not None and not (isinstance(value, int | float) and 0 < value < float("inf")):
-            raise ValueError(f"{name} must be a positive number, but is {value!r}.")
+    _check_options(steps, delays, speed=speed, tolerance=tolerance, noise=noise)
     generator = seeded_generator(seed)
     given = as_starts(dynamics, _starts(dynamics, inputs, starts, mask, lengths), generator)
     found = keep_slow_states(system, given, speed, steps)
@@ -158,6 +152,17 @@ def find_slow_manifold(
     if view.window > 1 and not described.consistent:
         return replace(result, reason="the states stay fast, and their means do not move as their drift predicts")
     return described
+
+
+def _check_options(steps: int | None, delays: Sequence[int], **positive: float | None) -> None:
+    """Raise unless all options have valid values; the positive numbers may be None."""
+    if steps is not None:
+        check_whole(2, steps=steps)
+    for delay in delays:
+        check_whole(1, delays=delay)
+    for name, value in positive.items():
+        if value is not None and not (isinstance(value, int | float) and 0 < value < float("inf")):
+            raise ValueError(f"{name} must be a positive number, but is {value!r}.")
 
 
 def _starts(
