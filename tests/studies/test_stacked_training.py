@@ -70,3 +70,17 @@ def test_other_networks_are_refused(tmp_path, changes, message):
     configs = [CONFIG, replace(CONFIG, **changes)] if "hidden_size" in changes else [replace(CONFIG, **changes)]
     with pytest.raises(ValueError, match=message):
         stacked_training.train_stacked(configs, [tmp_path] * len(configs))
+
+
+def test_the_kernel_gives_each_tile_of_sequences_its_matrix():
+    pytest.importorskip("triton")
+    torch.manual_seed(0)
+    drive, V, g = torch.randn(3, 2, 16, 5), torch.randn(2, 5, 5), torch.randn(3, 2, 16, 5)
+    states = stacked_training._kernel_states(drive, V)
+    gradients = stacked_training._kernel_gradients(g, states, V)
+    slow = drive.clone().requires_grad_()
+    expected = stacked_training.StackedScan.apply(slow, V)
+    torch.testing.assert_close(states, expected.detach(), rtol=0, atol=1e-6)
+    torch.testing.assert_close(gradients, torch.autograd.grad(expected, slow, g)[0], rtol=0, atol=1e-5)
+    with pytest.raises(ValueError, match="multiple of 16 sequences each, but there are 5 units and 15 sequences"):
+        stacked_training._kernel_states(drive[:, :, :15], V)

@@ -2,6 +2,8 @@
 
 In both loops the last step is outside the loop: with a use outside, the compiler keeps V in registers; otherwise it
 would read V from shared memory at every step.
+
+`sharing` sequences in a row share a matrix: all of the batch, or those of one of several stacked networks.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ def _forward_step(h, u, W1, W2, W3, b, mask, rows, batch, PHI: tl.constexpr, MAS
     return new
 
 
-@triton.jit(do_not_specialize=["time", "batch"])  # one kernel for all lengths and batches
+@triton.jit(do_not_specialize=["time", "batch", "sharing"])  # one kernel for all lengths and batches
 def block_forward(
     us,
     h0,
@@ -32,6 +34,7 @@ def block_forward(
     time,
     batch,
     units,
+    sharing,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
     PHI: tl.constexpr,
@@ -40,6 +43,7 @@ def block_forward(
 ):
     rows, columns, here, inside = tile(tl.program_id(0) * ROWS, 0, batch, units, ROWS, COLUMNS)
     inner, known = columns[:, None], (columns < units)[:, None] & (columns < units)[None, :]
+    V += (tl.program_id(0) * ROWS // sharing) * units * units  # the matrix of the sequences of this tile
     W = tl.load(V + columns[None, :] * units + inner, mask=known, other=0.0)  # the transpose of V: states are rows
     W1, W2, W3 = prepared(W, EXACT)
     b = bias_row(bias, columns, units, PHI)
@@ -74,7 +78,7 @@ def _adjoint_step(
     return d, before
 
 
-@triton.jit(do_not_specialize=["time", "batch"])  # one kernel for all lengths and batches
+@triton.jit(do_not_specialize=["time", "batch", "sharing"])  # one kernel for all lengths and batches
 def block_adjoint(
     g,
     hs,
@@ -86,6 +90,7 @@ def block_adjoint(
     time,
     batch,
     units,
+    sharing,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
     PHI: tl.constexpr,
@@ -94,6 +99,7 @@ def block_adjoint(
 ):
     rows, columns, here, inside = tile(tl.program_id(0) * ROWS, 0, batch, units, ROWS, COLUMNS)
     inner, known = columns[:, None], (columns < units)[:, None] & (columns < units)[None, :]
+    V += (tl.program_id(0) * ROWS // sharing) * units * units  # the matrix of the sequences of this tile
     W = tl.load(V + inner * units + columns[None, :], mask=known, other=0.0)
     W1, W2, W3 = prepared(W, EXACT)
     b = bias_row(bias, columns, units, PHI)

@@ -61,6 +61,16 @@ def adjoint(
     return _as(hs.dtype, D), _as(hs.dtype, dh0)
 
 
+def check_stack(us: Tensor, V: Tensor) -> None:
+    """Raise unless scans with stacked matrices (networks, units, units) run as tiles that share one matrix each."""
+    sequences = us.shape[1] // len(V)
+    if plan(us).way != "block" or sequences % ROWS or us.shape[1] % len(V):
+        raise ValueError(
+            f"Stacked networks have at most {BLOCK_UNITS} units and a multiple of {ROWS} sequences each, but there are "
+            f"{us.shape[2]} units and {sequences} sequences."
+        )
+
+
 def _scan(drive: Tensor, V: Tensor, activation: str, bias: Tensor | None, mask: Tensor | None) -> Scan:
     phi = "modrelu of pairs" if V.is_complex() and activation == "modrelu" else activation
     return Scan(_matrix(V), phi, bias, mask, exact_products(), plan(drive))
@@ -140,7 +150,8 @@ class Scan(Recurrence):
         }
         with on_device(like):
             if self.plan.way == "block":
-                block[(tiles,)](*tensors, time, batch, units, **constants)
+                sharing = batch if self.V.dim() == 2 else batch // len(self.V)
+                block[(tiles,)](*tensors, time, batch, units, sharing, **constants)
                 return
             slices, part = triton.cdiv(units, columns), triton.cdiv(units, self.plan.parts)
             part = max(16, triton.next_power_of_2(part))

@@ -29,22 +29,26 @@ from mnemoscope.training.run_folder import RunFolder
 
 TEST_BATCHES = 4
 """Test batches of an evaluation, as in `train`."""
-BETAS, EPSILON = (0.9, 0.999), 1e-8
-"""Constants of Adam, those of torch."""
 OWN = ("seed", "curriculum_score", "weight_decay")
 """Settings in which the networks may differ."""
 
 
 class StackedScan(torch.autograd.Function):
-    """States of stacked tanh networks, `h' = tanh(drive + h V^T)`, from the state 0."""
+    """States of stacked tanh networks, `h' = tanh(drive + h V^T)`, from the state 0.
+
+    On a GPU the whole scan is one kernel; on a CPU, one product per step serves all networks.
+    """
 
     @staticmethod
     def forward(ctx: Any, drive: Tensor, V: Tensor) -> Tensor:
         """Return the states (time, networks, batch, hidden)."""
-        states = torch.empty_like(drive)
-        h = torch.zeros_like(drive[0])
-        for x, row in zip(drive.unbind(), states.unbind(), strict=True):
-            h = torch.tanh(torch.baddbmm(x, h, V.mT), out=row)
+        if drive.is_cuda:
+            states = _kernel_states(drive, V)
+        else:
+            states = torch.empty_like(drive)
+            h = torch.zeros_like(drive[0])
+            for x, row in zip(drive.unbind(), states.unbind(), strict=True):
+                h = torch.tanh(torch.baddbmm(x, h, V.mT), out=row)
         ctx.save_for_backward(states, V)
         return states
 
@@ -52,13 +56,33 @@ class StackedScan(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Any) -> tuple[Tensor, Tensor]:
         """Return the gradients of the drive and of V."""
         states, V = ctx.saved_tensors
-        found = gradients[0].clone()
-        slopes = 1 - states.square()
-        g = found[-1].mul_(slopes[-1])
-        for time in range(len(found) - 2, -1, -1):
-            g = found[time].baddbmm_(g, V).mul_(slopes[time])
+        if states.is_cuda:
+            found = _kernel_gradients(gradients[0], states, V)
+        else:
+            found = gradients[0].clone()
+            slopes = 1 - states.square()
+            g = found[-1].mul_(slopes[-1])
+            for time in range(len(found) - 2, -1, -1):
+                g = found[time].baddbmm_(g, V).mul_(slopes[time])
         later, earlier = (part.transpose(0, 1).flatten(1, 2) for part in (found[1:], states[:-1]))
         return found, later.mT @ earlier  # (networks, hidden, hidden)
+
+
+def _kernel_states(drive: Tensor, V: Tensor) -> Tensor:
+    """Return the states by the kernel of one network, each tile of sequences with its matrix."""
+    from mnemoscope.kernels import triton_elementwise
+
+    flat = drive.flatten(1, 2)
+    triton_elementwise.check_stack(flat, V)
+    return triton_elementwise.forward(flat, torch.zeros_like(flat[0]), V, "tanh", None, None).view_as(drive)
+
+
+def _kernel_gradients(gradient: Tensor, states: Tensor, V: Tensor) -> Tensor:
+    """Return the gradient of the drive by the kernel of one network."""
+    from mnemoscope.kernels import triton_elementwise
+
+    flat, before = gradient.flatten(1, 2), states.flatten(1, 2)
+    return triton_elementwise.adjoint(flat, before, V, "tanh", None, None)[0].view_as(states)
 
 
 class Stack:
@@ -74,10 +98,12 @@ class Stack:
         self.weights = [
             torch.stack([model.get_parameter(name).detach() for model in models]).to(self.device) for name in self.names
         ]
-        self.moments = [[torch.zeros_like(weight) for weight in self.weights] for _ in BETAS]
+        graphed = self.device.type == "cuda"
+        self.optimiser = torch.optim.Adam(self.weights, lr=first.learning_rate, fused=True, capturable=graphed)
+        self._prepare_optimiser()
         count = len(configs)
         self.decay = torch.tensor([config.weight_decay for config in configs], device=self.device).view(-1, 1, 1)
-        self.done, self.sums = torch.zeros((), device=self.device), torch.zeros(2, count, device=self.device)
+        self.sums = torch.zeros(2, count, device=self.device)
         self.accuracy = torch.zeros(count, device=self.device)
         self.stage = [0] * count
         self.first = self._static(torch.zeros(self.task.variables, count, first.batch_size, self.task.size))
@@ -125,15 +151,26 @@ class Stack:
         """Train on batch `number`, and enter the next stage where the accuracy suffices."""
         self.first.copy_(self.draw(number), non_blocking=True)
         if self.device.type == "cuda":
-            self.replay = self.replay or _recorded(
-                self._update, [*self.weights, *self.moments[0], *self.moments[1]], [self.done, self.sums]
-            )
+            self.replay = self.replay or _recorded(self._update, self._changed())
             self.replay()
         else:
             self._update()
         last = len(self.stages) - 1
         if any(stage < last for stage in self.stage):
             self._advance(self.accuracy.tolist())
+
+    def _prepare_optimiser(self) -> None:
+        """Create the moments of Adam: a step with gradients of 0 changes no weight."""
+        for weight in self.weights:
+            weight.grad = torch.zeros_like(weight)
+        self.optimiser.step()
+        for state in self.optimiser.state.values():
+            state["step"].zero_()
+
+    def _changed(self) -> list[Tensor]:
+        """Return everything that an update changes."""
+        moments = [value for state in self.optimiser.state.values() for value in state.values()]
+        return [*self.weights, *moments, self.sums]
 
     def _advance(self, accuracies: Sequence[float]) -> None:
         before, last = (self.stage, self.horizon), len(self.stages) - 1
@@ -169,14 +206,10 @@ class Stack:
             norms = norms.sqrt()
             self.sums += torch.stack([losses, norms])
             scale = ((self.configs[0].clip or torch.inf) / (norms + 1e-6)).clamp_max(1).view(-1, 1, 1)
-            self.done += 1
-            corrections = [1 - beta**self.done for beta in BETAS]
-            for weight, gradient, mean, square in zip(self.weights, gradients, *self.moments, strict=True):
-                slope = torch.addcmul(scale * gradient, self.decay, weight)
-                mean.lerp_(slope, 1 - BETAS[0])
-                square.mul_(BETAS[1]).addcmul_(slope, slope, value=1 - BETAS[1])
-                denominator = (square.sqrt() / corrections[1].sqrt()).add_(EPSILON)
-                weight.sub_(self.configs[0].learning_rate / corrections[0] * mean / denominator)
+            for weight, gradient in zip(self.weights, gradients, strict=True):
+                # the fused optimiser reads gradients in the order of the weights, whatever their strides
+                weight.grad = torch.addcmul(scale * gradient, self.decay, weight).contiguous()
+            self.optimiser.step()
 
     @torch.no_grad()
     def test(self, first: Tensor, horizons: Sequence[int]) -> tuple[list[float], list[float]]:
@@ -246,9 +279,9 @@ def _finish(stack: Stack, number: int, folder: RunFolder, line: dict[str, Any], 
     return result
 
 
-def _recorded(update: Callable[[], None], *states: Sequence[Tensor]) -> Callable[[], None]:
-    """Return a CUDA graph of an update as a function; the states are as before the trial runs that it needs."""
-    kept = [(tensor, tensor.detach().clone()) for group in states for tensor in group]
+def _recorded(update: Callable[[], None], changed: Sequence[Tensor]) -> Callable[[], None]:
+    """Return a CUDA graph of an update as a function; what it changes is as before the trial runs that it needs."""
+    kept = [(tensor, tensor.detach().clone()) for tensor in changed]
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
