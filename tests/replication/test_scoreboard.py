@@ -17,11 +17,12 @@ from mnemoscope.registry.citations import Source
 from mnemoscope.replication.agreement import exactly
 from mnemoscope.replication.claims import EVERYTHING, Claim, Row
 from mnemoscope.replication.results import PresetResults, read_results, rewrite_results
+from mnemoscope.replication.run_list import PlannedRun, read_run_list
 from mnemoscope.replication.scoreboard import BODIES_OF_WORK, THIS_PROJECT, counts, make_scoreboard
 from mnemoscope.replication.scoreboard_page import write_markdown, write_scoreboard, write_summary
 from mnemoscope.replication.study import Finished, Trial
 from mnemoscope.replication.trial_files import claim_as_json, row_as_json
-from mnemoscope.replication.verdicts import Judgement, Obstacle, Verdict
+from mnemoscope.replication.verdicts import Judgement, Obstacle, Verdict, not_compared
 from mnemoscope.store import find_study_results
 from tests.slow import SLOW
 
@@ -39,23 +40,28 @@ def committed():
     return found
 
 
-def test_the_scoreboard_is_up_to_date_with_the_results(committed, tmp_path):
-    made = write_markdown(tmp_path / "SCOREBOARD.md", make_scoreboard(committed)).read_text()
+@pytest.fixture(scope="module")
+def board(committed):
+    return make_scoreboard(committed, read_run_list(RESULTS / "run_list.toml"))
+
+
+def test_the_scoreboard_is_up_to_date_with_the_results(board, tmp_path):
+    made = write_markdown(tmp_path / "SCOREBOARD.md", board).read_text()
     links = re.compile(r"\]\([^)]*/results/")  # relative to the folder of the file
     assert links.sub("](results/", made) == (HERE / "SCOREBOARD.md").read_text(), AGAIN
 
 
-def test_the_readme_has_the_summary_of_the_results(committed, tmp_path):
+def test_the_readme_has_the_summary_of_the_results(board, tmp_path):
     text = (HERE / "README.md").read_text()
     (tmp_path / "README.md").write_text(text)
-    assert write_summary(tmp_path / "README.md", make_scoreboard(committed)).read_text() == text, AGAIN
+    assert write_summary(tmp_path / "README.md", board).read_text() == text, AGAIN
     stale = re.sub(r"Of \d+ published", "Of 3 published", text)
     assert stale != text
     (tmp_path / "README.md").write_text(stale)
-    assert write_summary(tmp_path / "README.md", make_scoreboard(committed)).read_text() == text
+    assert write_summary(tmp_path / "README.md", board).read_text() == text
     (tmp_path / "README.md").write_text("no place")
     with pytest.raises(ValueError, match="must have the marks"):
-        write_summary(tmp_path / "README.md", make_scoreboard(committed))
+        write_summary(tmp_path / "README.md", board)
     assert (tmp_path / "README.md").read_text() == "no place"
 
 
@@ -98,8 +104,7 @@ def test_a_line_has_the_verdict_of_its_row(committed):
                 assert line.verdict in (Verdict.NOT_RUN, Verdict.NOT_COMPARED)
 
 
-def test_every_claim_is_counted_once(committed):
-    board = make_scoreboard(committed)
+def test_every_claim_is_counted_once(board):
     assert len(board.items) == sum(len(entry.load().claims) for entry in registry.studies)
     assert sum(len(board.claims_of(work)) for work in board.works()) == len(board.items)
     found = counts(board.published())
@@ -108,6 +113,14 @@ def test_every_claim_is_counted_once(committed):
     assert all(item.obstacle for item in board.published() if item.verdict is Verdict.NOT_COMPARED)
     assert f"Of {len(board.published())} published" in board.summary()
     assert f"{sum(found[verdict] for verdict in Verdict if verdict.compared)} are compared" in board.summary()
+    numbers = [int(number) for number in re.findall(r"\d+", board.headline())]
+    total, compared, match, ours, better, worse, in_part, differ, apart, known, unknown, not_compared, *rest = numbers
+    assert match + better + worse + in_part + differ == compared
+    assert worse + in_part + differ == apart == known + unknown
+    assert ours <= match
+    *classes, not_run = rest
+    assert sum(classes) == not_compared
+    assert compared + not_compared + not_run == total
 
 
 STUDY = registry.studies.load("flipflop-cube")
@@ -135,7 +148,21 @@ def test_claims_without_a_measurement_are_not_run_or_not_compared():
     by_quantity = {item.lines[0].quantity: item for item in run.items if item.study == STUDY.name}
     line = by_quantity["minutes for 20 points"].lines[0]
     assert (line.verdict, line.judgement.reason, line.results) == ("not compared", Obstacle.NO_NUMBER, None)
-    assert by_quantity["fixed points"].verdict == "not run"
+    line = by_quantity["fixed points"].lines[0]
+    assert (line.verdict, line.command) == ("not run", "mnemoscope study flipflop-cube --preset paper")
+
+
+def test_a_claim_that_was_not_run_has_the_device_time_of_the_run_list():
+    study = registry.studies.load("denoise")
+    preset = study.presets["published"]
+    trials = study.trials(preset.settings, (0,))
+    for seconds, expected in ((1800.0, "about 0.5 device hours"), (5_400_000.0, "1,500 device hours")):
+        planned = PlannedRun(study, "published", (trials[0],), (0,), seconds, "a row")
+        items = [item for item in make_scoreboard([], [planned]).items if item.study == "denoise"]
+        line = next(item.lines[0] for item in items if item.claim.subject == trials[0].subject)
+        assert (line.judgement.reason, line.command) == (expected, "mnemoscope study denoise --preset published")
+        others = [item.lines[0] for item in items if item.claim.subject != trials[0].subject]
+        assert {other.judgement.reason for other in others} == {""}
 
 
 def test_the_compared_preset_nearest_to_the_published_one_is_shown():
@@ -143,7 +170,8 @@ def test_the_compared_preset_nearest_to_the_published_one_is_shown():
     assert stable(smoke, cpu, paper).lines[0].preset == "paper"
     assert stable(smoke, cpu, paper, results_of("published", row("published", "differs"))).verdict == "differs"
     assert stable(smoke, cpu).lines[0].preset == "cpu"
-    other = results_of("paper", row("paper", "not compared", reason="other conditions"))
+    judgement = not_compared(Obstacle.OTHER_CONDITIONS, "other conditions")
+    other = results_of("paper", replace(row("paper", "matches"), judgement=judgement))
     assert stable(smoke, cpu, other).lines[0].preset == "cpu"
     item = stable(other)
     assert (item.verdict, item.lines[0].judgement.reason) == ("not compared", "other conditions")
@@ -152,11 +180,32 @@ def test_the_compared_preset_nearest_to_the_published_one_is_shown():
     assert stable(local, cpu).lines[0].results is local
 
 
+@pytest.mark.parametrize("nearest", ["matches", "worse", "differs", "in part", Obstacle.UNDECIDED, Obstacle.CHANCE])
+def test_no_preset_is_chosen_because_it_agrees(nearest):
+    """The nearest preset is shown even if it does not agree, or decides nothing, and another one does."""
+    ours = row("paper", "not compared" if isinstance(nearest, Obstacle) else nearest)
+    if isinstance(nearest, Obstacle):
+        ours = replace(ours, judgement=not_compared(nearest))
+    paper, cpu = results_of("paper", ours), results_of("cpu", row("cpu", "matches"))
+    assert stable(cpu, paper).lines[0].results is paper
+    more = results_of("stability", replace(row("stability", nearest_verdict(nearest)), measured=(8.0,) * 5))
+    assert stable(cpu, more).lines[0].results is more  # equally near, and more networks
+    hindered = replace(ours, judgement=not_compared(Obstacle.SHORTER_TRAINING))
+    assert stable(cpu, results_of("paper", hindered)).lines[0].results is cpu
+
+
+def nearest_verdict(nearest):
+    return "differs" if isinstance(nearest, Obstacle) else nearest
+
+
 def test_lines_of_several_networks_form_one_item():
     assert stable(results_of("cpu", row("a", "matches"), row("b", "matches"))).verdict == "matches"
     assert stable(results_of("cpu", row("a", "matches"), row("b", "worse"))).verdict == "in part"
     in_part = stable(results_of("cpu", row("a", "in part", matching=(1, 2)))).lines[0]
     assert (str(in_part.judgement), in_part.judgement.reason) == ("matches in 1 of 2", "cause unknown")
+    trained = replace(row("a", "matches"), recipe="learning_rate 0.001", diverged=1, measured=(8.0, 7.0))
+    line = stable(results_of("cpu", trained)).lines[0]
+    assert (line.mark, line.seeds) == (", by our recipe", "1 of 3, 1 diverged, ± 0.5")
     mixed = stable(results_of("cpu", row("a", "not compared"), row("b", "differs", reason="a misprint")))
     assert (mixed.verdict, len(mixed.lines), mixed.lines[1].judgement.reason) == ("differs", 2, "a misprint")
 
@@ -188,10 +237,10 @@ class Links(HTMLParser):
         self.text.append(data)
 
 
-def test_the_page_is_small_and_its_links_are_valid(committed, tmp_path):
-    page = write_scoreboard(tmp_path / "deep" / "board.html", make_scoreboard(committed))
+def test_the_page_is_small_and_its_links_are_valid(committed, board, tmp_path):
+    page = write_scoreboard(tmp_path / "deep" / "board.html", board)
     text = page.read_text()
-    assert len(text) < 700 * sum(len(item.lines) for item in make_scoreboard(committed).items)
+    assert len(text) < 700 * sum(len(item.lines) for item in board.items)
     links = Links()
     links.feed(text)
     files = {target for target in links.targets if not target.startswith(("#", "data:"))}
@@ -203,8 +252,8 @@ def test_the_page_is_small_and_its_links_are_valid(committed, tmp_path):
     assert "http://" not in text.replace("http://www.w3.org", "")
 
 
-def test_bars_in_cells_are_escaped(tmp_path, committed):
-    text = write_markdown(tmp_path / "board.md", make_scoreboard(committed)).read_text()
+def test_bars_in_cells_are_escaped(tmp_path, board):
+    text = write_markdown(tmp_path / "board.md", board).read_text()
     rows = [line for line in text.splitlines() if line.startswith("|")]
     assert len(rows) > 300
     assert {len(re.findall(r"(?<!\\)\|", line)) for line in rows} == {9, 10}  # eight columns, or nine by source

@@ -12,7 +12,7 @@ from mnemoscope.base.files import lock_folder
 from mnemoscope.config.run_config import RunConfig
 from mnemoscope.registry.citations import Source
 from mnemoscope.replication import EVERYTHING, Claim, Finished, Preset, Study, Trial, run_study
-from mnemoscope.replication.agreement import chosen, exactly
+from mnemoscope.replication.agreement import as_printed, chosen, exactly
 from mnemoscope.replication.learning_study import take_trained
 from mnemoscope.replication.verdicts import Obstacle
 from mnemoscope.studies.jang.flipflop_cube import STUDY, cube
@@ -134,6 +134,27 @@ def test_values_on_the_better_side_of_the_range_are_better():
     assert error.judge([6, 8]).matching == (1, 2)
     score = replace(error, better="higher")
     assert (score.judge([6, 5]).verdict, score.judge([10, 11]).verdict) == ("worse", "better")
+
+
+def test_a_network_that_diverged_does_not_agree():
+    source = Source("jang", "Table 1")
+    count = Claim(EVERYTHING, "points", 8, source, exactly(8))
+    assert (str(count.judge([8, 8], diverged=1)), count.judge([8], 1).reason) == (
+        "matches in 2 of 3",
+        "1 of 2 did not stay finite",
+    )
+    assert count.judge([8, 7], diverged=1).reason == ""  # the network with 7 points has no known cause
+    assert count.judge([], diverged=2).verdict == "differs"
+    score = Claim(EVERYTHING, "accuracy", 0.96, source, as_printed("0.96"), better="higher")
+    assert score.judge([0.95, 0.97], diverged=2).matching == (2, 4)
+    assert (score.judge([], diverged=1).verdict, score.judge([], diverged=1).reason) == (
+        "worse",
+        "1 of 1 did not stay finite",
+    )
+    assert score.judge([0.99], diverged=1).verdict == "differs"  # one is better, one is worse
+    assert score.judge([0.9], diverged=1).verdict == "worse"
+    row = score.compare("accuracy", [0.96], "0.96", diverged=1)
+    assert (row.successes, row.diverged, row.standard_error) == (1, 1, None)
 
 
 def test_a_row_has_the_reason_why_it_differs_or_is_not_compared():

@@ -80,7 +80,10 @@ def test_networks_that_diverged_are_counted():
     diverged = finished(0.9, 2, 0.0)
     rows = STUDY.summarise([finished(0.9, 1, 1.0), replace(diverged, result={"failed": "loss nan", "parameters": 1})])
     assert rows[0].measured == (1.0,)
+    assert rows[0].diverged == 1
     assert "1 did not stay finite" in rows[0].remark
+    both = [finished(0.98, 2, 0.9), replace(diverged, result={"failed": "loss nan", "parameters": 1})]
+    assert STUDY.summarise(both)[0].diverged == 0  # the other training of this seed stayed finite
 
 
 @pytest.mark.parametrize(("accuracies", "epoch"), [([0.5] * 10, 5), ([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7], 7)])

@@ -161,6 +161,7 @@ def test_seeds_that_do_not_stay_finite_are_counted_and_the_others_are_reported_a
     results = [failed(COPY, "stability", name, 0), learned(COPY, "stability", name, 1, wrong=2.0)]
     rows = rows_of(COPY, results)
     assert rows[f"{name}: seeds that did not stay finite"].ours == "1 of 2"
+    assert rows[f"{name}: seeds that did not stay finite"].diverged == 0
     assert rows[f"{name}: wrong bits"].ours == "2"
     assert rows[f"{name}: iterations to the first evaluation with at most 1 wrong bit"].ours == "never, 200"
     assert len(COPY.figure(results).axes) == 2

@@ -109,6 +109,7 @@ class Scoreboard:
 
     def run(self) -> int:
         from mnemoscope.replication.results import read_results, rewrite_results, write_pages
+        from mnemoscope.replication.run_list import FILE, read_run_list
         from mnemoscope.replication.scoreboard import make_scoreboard
         from mnemoscope.replication.scoreboard_page import write_markdown, write_scoreboard, write_summary
 
@@ -118,7 +119,8 @@ class Scoreboard:
         if self.rewrite and results is not None:
             rewrite_results(results)
         found, problems = read_results(results, self.root)
-        board = make_scoreboard(found)
+        plan = None if results is None else results / FILE
+        board = make_scoreboard(found, read_run_list(plan) if plan is not None and plan.is_file() else ())
         written = []  # reported last: the reader may close the pipe after one line
         if self.markdown is not None:
             written.append(f"Table: {write_markdown(self.markdown, board).resolve()}")

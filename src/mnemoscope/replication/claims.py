@@ -87,36 +87,49 @@ class Claim:
         """
         return ": ".join(filter(None, (self.subject.name, self.quantity)))
 
-    def judge(self, measured: Sequence[float]) -> Judgement:
+    def judge(self, measured: Sequence[float], diverged: int = 0) -> Judgement:
         """Compare the measured values, one per network, or their mean with the range of agreement.
+
+        A network that diverged has no value, and counts as one that does not agree.
 
         >>> from mnemoscope.replication.agreement import as_printed, exactly
         >>> source = Source("jang", "Fig 6")
         >>> print(Claim(EVERYTHING, "stable fixed points", 8, source, exactly(8)).judge([8, 7, 8]))
         matches in 2 of 3
-        >>> print(Claim(EVERYTHING, "accuracy", 0.96, source, as_printed("0.96"), better="higher").judge([0.93, 0.94]))
+        >>> accuracy = Claim(EVERYTHING, "accuracy", 0.96, source, as_printed("0.96"), better="higher")
+        >>> print(accuracy.judge([0.93, 0.94]))
         worse
+        >>> print(accuracy.judge([0.95, 0.97], diverged=1))
+        matches in 2 of 3
         """
         if self.agreement is None:
             return not_compared(Obstacle.NO_NUMBER)
-        if not measured:
+        if not measured and not diverged:
             return not_compared(Obstacle.NOT_MEASURED)
-        values = [mean(measured)] if self.agreement.of_mean else measured
+        of_mean = self.agreement.of_mean and len(measured) > 0
+        values = [mean(measured)] if of_mean else measured
         count = sum(value in self.agreement for value in values)
         if count and self.chance is not None and self.chance in self.agreement:
             return not_compared(Obstacle.CHANCE, f"a guess, {self.chance:.3g}, is in the range {self.agreement}")
-        if count == len(values):
+        if count == len(values) and not diverged:
             return Judgement(Verdict.MATCHES)
+        reason = self.reason
+        if count == len(values):  # only the networks without a value do not agree
+            reason = f"{diverged} of {len(measured) + diverged} did not stay finite"
         if count:
-            return Judgement(Verdict.IN_PART, self.reason, (count, len(values)))
+            matching = len(measured) if of_mean else count
+            return Judgement(Verdict.IN_PART, reason, (matching, len(measured) + diverged))
         sides = {"higher" if value > self.agreement.high else "lower" for value in values}
+        if diverged and self.better is not None:
+            sides.add("lower" if self.better == "higher" else "higher")
         if self.better is None or len(sides) > 1:
-            return Judgement(Verdict.DIFFERS, self.reason)
-        return Judgement(Verdict.BETTER if self.better in sides else Verdict.WORSE, self.reason)
+            return Judgement(Verdict.DIFFERS, reason)
+        return Judgement(Verdict.BETTER if self.better in sides else Verdict.WORSE, reason)
 
-    def compare(self, quantity: str, measured: Sequence[float], ours: str, remark: str = "") -> Row:
+    def compare(self, quantity: str, measured: Sequence[float], ours: str, remark: str = "", diverged: int = 0) -> Row:
         """Return the row that puts the measured values, as the text `ours`, next to this claim."""
-        return Row(quantity, str(self.value), ours, self.judge(measured), remark, self, tuple(measured))
+        judgement = self.judge(measured, diverged)
+        return Row(quantity, str(self.value), ours, judgement, remark, self, tuple(measured), diverged)
 
     def not_compared(
         self,
@@ -126,11 +139,12 @@ class Claim:
         obstacle: Obstacle,
         reason: str = "",
         measured: Sequence[float] = (),
+        diverged: int = 0,
     ) -> Row:
         """Return the row where the measurement cannot be compared; the reason is by default the obstacle itself."""
         judgement = not_compared(obstacle, reason)
         remark = "; ".join(filter(None, (remark, judgement.reason)))
-        return Row(quantity, str(self.value), ours, judgement, remark, self, tuple(measured))
+        return Row(quantity, str(self.value), ours, judgement, remark, self, tuple(measured), diverged)
 
 
 @dataclass(frozen=True)
@@ -147,6 +161,10 @@ class Row:
     """Claim that the measurement was compared with, if any."""
     measured: tuple[float, ...] = field(default=(), compare=False)
     """Measured values, one per network; NaN where one is unknown, which equals nothing, so they are not compared."""
+    diverged: int = 0
+    """Number of networks without a value, as their training did not stay finite."""
+    recipe: str = ""
+    """Settings of the training that differ from the published ones; empty if none does, or nothing was trained."""
 
     @property
     def verdict(self) -> Verdict:

@@ -14,6 +14,8 @@ from mnemoscope.base.suggestions import did_you_mean
 from mnemoscope.replication.study import Study, Trial
 from mnemoscope.replication.trial_files import preset_of
 
+FILE = "run_list.toml"
+"""File of the run list in the folder of results."""
 HEADER = "run"
 """Name of the tables of a run list, `[[run]]`."""
 OPTIONAL = ("trials", "seeds")

@@ -5,21 +5,30 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 from mnemoscope import registry
-from mnemoscope.replication.claims import Claim, Row
+from mnemoscope.replication.claims import EVERYTHING, Claim, Row, Subject
 from mnemoscope.replication.results import PresetResults
+from mnemoscope.replication.run_list import PlannedRun
 from mnemoscope.replication.study import Study
 from mnemoscope.replication.trial_files import subject_as_json
-from mnemoscope.replication.verdicts import Judgement, Obstacle, Verdict, not_compared
+from mnemoscope.replication.verdicts import UNKNOWN, Judgement, Obstacle, Verdict, not_compared
 
 BODIES_OF_WORK = ("karuvally2023", "karuvally2023notebook", "energy_notes", "kerg2022thesis", "renanse2021", "jang")
 """The works behind this project, in the order of the scoreboard; other works follow, this project comes last."""
 THIS_PROJECT = "mnemoscope"
 """Work of claims that were not published: a study has derived them, and tests them together with the others."""
-UNKNOWN = "cause unknown"
-"""Reason where a measurement does not match and the study gives no cause."""
+OF_CONDITIONS = (
+    Obstacle.NO_NUMBER,
+    Obstacle.OTHER_CONDITIONS,
+    Obstacle.SHORTER_TRAINING,
+    Obstacle.NOT_MEASURED,
+)
+"""Obstacles that are known before the result: another preset may be without them."""
+DISTANCES = {"published": 0, "paper": 1, "smoke": 3}
+"""How far a preset is from the published conditions; that of the others is 2."""
 
 
 @dataclass(frozen=True)
@@ -34,15 +43,41 @@ class Line:
     """Results that contain the measurement; None if the claim was not measured."""
     row: Row | None = None
     """Row of the study with the measured values."""
+    study: Study | None = None
+    """Study that would measure the claim, if nothing has."""
 
     @property
     def seeds(self) -> str:
-        """How many networks agree with the claim, of how many, and the standard error of their mean."""
-        if self.row is None or not self.row.measured:
+        """How many networks agree with the claim, of how many, how many diverged, and the standard error."""
+        if self.row is None or not self.networks:
             return ""
-        number, successes, error = len(self.row.measured), self.row.successes, self.row.standard_error
-        counted = f"{number}" if successes is None else f"{successes} of {number}"
-        return counted if error is None else f"{counted}, ± {error:.2g}"
+        successes, error = self.row.successes, self.row.standard_error
+        parts = [f"{self.networks}" if successes is None else f"{successes} of {self.networks}"]
+        parts += [f"{self.row.diverged} diverged"] if self.row.diverged else []
+        return ", ".join([*parts, *([] if error is None else [f"± {error:.2g}"])])
+
+    @property
+    def networks(self) -> int:
+        """Number of measured networks, with those that diverged."""
+        return 0 if self.row is None else len(self.row.measured) + self.row.diverged
+
+    @property
+    def recipe(self) -> str:
+        """Settings of the training that differ from the published ones, or an empty text."""
+        return "" if self.row is None else self.row.recipe
+
+    @property
+    def mark(self) -> str:
+        """Mark of the verdict if the networks were not trained by the published recipe."""
+        return ", by our recipe" if self.recipe and self.verdict.compared else ""
+
+    @property
+    def command(self) -> str:
+        """Command that measures the claim, or has measured it."""
+        if self.results is not None or self.study is None:
+            return "" if self.results is None else self.results.command
+        preset = _nearest_presets(self.study).get(self.claim.subject, "")
+        return f"mnemoscope study {self.study.name} --preset {preset}" if preset else ""
 
     @property
     def preset(self) -> str:
@@ -73,6 +108,11 @@ class Item:
     def cause_unknown(self) -> bool:
         """Whether a measurement does not match and nobody knows why."""
         return any(UNKNOWN in line.judgement.reason for line in self.lines)
+
+    @property
+    def our_recipe(self) -> bool:
+        """Whether a network was trained by another recipe than the published one."""
+        return any(line.recipe for line in self.lines)
 
     @property
     def obstacle(self) -> Obstacle | None:
@@ -109,33 +149,33 @@ class Scoreboard:
         return [item for item in self.items if item.work != THIS_PROJECT and item.claim.by_construction]
 
     def headline(self) -> str:
-        """Count the claims that are compared by verdict, in a sentence."""
+        """Count the published claims by verdict, cause and obstacle, in sentences."""
         published = self.published()
         count = counts(published)
-        compared = sum(count[verdict] for verdict in Verdict if verdict.compared)
-        parts = (
-            f"{count[Verdict.MATCHES]} match",
-            f"{count[Verdict.BETTER]} are better",
-            f"{count[Verdict.IN_PART]} match in part",
-            f"{count[Verdict.WORSE]} are worse",
-            f"{count[Verdict.DIFFERS]} differ",
-        )
-        unknown = sum(item.cause_unknown for item in published)
+        compared = [item for item in published if item.verdict.compared]
+        ours = sum(item.our_recipe for item in compared if item.verdict is Verdict.MATCHES)
+        unknown = sum(item.cause_unknown for item in compared)
+        apart = count[Verdict.WORSE] + count[Verdict.IN_PART] + count[Verdict.DIFFERS]
         return (
-            f"Of {len(published)} published numbers and statements, {compared} are compared: {', '.join(parts)} (for "
-            f"{unknown} of these, the cause is unknown)."
-        )
+            f"Of {len(published)} published numbers and statements, {len(compared)} are compared: "
+            f"{count[Verdict.MATCHES]} match ({ours} of them by our own recipe), {count[Verdict.BETTER]} are better, "
+            f"{count[Verdict.WORSE]} are worse, {count[Verdict.IN_PART]} match in part and {count[Verdict.DIFFERS]} "
+            f"differ. Of these last {apart}, the cause is known for {apart - unknown} and unknown for {unknown}. "
+        ) + self._not_compared(published)
 
-    def summary(self) -> str:
-        """Count all claims by verdict, in sentences."""
-        published = self.published()
+    def _not_compared(self, published: Sequence[Item]) -> str:
+        """Count the claims that are not compared by the class of reason, and those that were not run."""
         count, obstacles = counts(published), Counter(item.obstacle for item in published if item.obstacle)
         classes = ", ".join(f"{obstacle.value} ({number})" for obstacle, number in obstacles.most_common())
+        not_run = f"{count[Verdict.NOT_RUN]} were not run."
+        return f"{count[Verdict.NOT_COMPARED]} are not comparable: {classes or 'none'}. {not_run}"
+
+    def summary(self) -> str:
+        """Return the headline, and the counts of claims that are true by construction."""
         apart = self.by_construction()
         held = counts(apart)[Verdict.MATCHES]
         return (
-            f"{self.headline()} {count[Verdict.NOT_COMPARED]} are not compared: {classes or 'none'}. "
-            f"{count[Verdict.NOT_RUN]} were not run. {len(apart)} more are true by construction, such as numbers of "
+            f"{self.headline()} {len(apart)} more are true by construction, such as numbers of "
             f"parameters and proven bounds; {held} of them match."
         )
 
@@ -156,15 +196,17 @@ class Scoreboard:
                     "chosen": None if line.claim.agreement is None else line.claim.agreement.chosen,
                     "by construction": line.claim.by_construction,
                     "ours": line.ours,
-                    "networks": len(line.row.measured) if line.row and line.row.measured else None,
-                    "successes": line.row.successes if line.row and line.row.measured else None,
+                    "networks": line.networks or None,
+                    "successes": line.row.successes if line.row and line.networks else None,
+                    "diverged": line.row.diverged if line.row else None,
                     "standard error": None if line.row is None else line.row.standard_error,
+                    "our recipe": line.recipe,
                     "preset": line.preset,
                     "verdict": line.verdict.value,
                     "matching": line.judgement.matching,
                     "reason": line.judgement.reason,
                     "obstacle": None if line.judgement.obstacle is None else line.judgement.obstacle.value,
-                    "command": line.results.command if line.results else None,
+                    "command": line.command or None,
                     "path": str(line.results.path) if line.results else None,
                 }
                 for item in self.items
@@ -178,31 +220,43 @@ def counts(items: Iterable[Item]) -> Counter[Verdict]:
     return Counter(item.verdict for item in items)
 
 
-def make_scoreboard(results: Sequence[PresetResults]) -> Scoreboard:
+def make_scoreboard(results: Sequence[PresetResults], planned: Sequence[PlannedRun] = ()) -> Scoreboard:
     """Put every claim of every study next to its measurement.
 
-    Where several presets measured a claim, the one nearest to the published conditions is shown, among those that
-    allow a comparison: published, paper, the others, smoke last; among equal ones the first of `results`.
+    Where several presets measured a claim, the one nearest to the published conditions is shown, whatever its verdict:
+    published, paper, the others, smoke last; among equal ones that with the most networks, then the first of `results`.
+    A preset whose conditions do not allow a comparison is shown only if no other one does.
+
+    Args:
+        results: results of presets.
+        planned: the run list, which has the time that claims without a measurement would take.
+
     """
     items = []
     for entry in registry.studies:
         study: Study = entry.load()
-        of_study = sorted((each for each in results if each.study.name == study.name), key=_distance)
-        items += [_item(study, claim, of_study) for claim in study.claims]
+        of_study = [each for each in results if each.study.name == study.name]
+        of_list = [each for each in planned if each.study.name == study.name]
+        items += [_item(study, claim, of_study, of_list) for claim in study.claims]
     return Scoreboard(tuple(items), tuple(results))
 
 
-def _distance(results: PresetResults) -> int:
-    return {"published": 0, "paper": 1, "smoke": 3}.get(results.preset, 2)
-
-
-def _item(study: Study, claim: Claim, results: Sequence[PresetResults]) -> Item:
+def _item(study: Study, claim: Claim, results: Sequence[PresetResults], planned: Sequence[PlannedRun]) -> Item:
     lines = [_line(claim, each, row) for each in results for row in each.rows if row.claim is claim]
-    compared = [line.results for line in lines if line.verdict.compared]
-    shown = (compared or [line.results for line in lines] or [None])[0]
-    lines = [line for line in lines if line.results is shown] or [_without_measurement(claim, bool(results))]
+    shown = min(
+        (line.results for line in lines if line.results is not None),
+        key=lambda each: _preference([line for line in lines if line.results is each], each.preset),
+        default=None,
+    )
+    lines = [line for line in lines if line.results is shown] or [_without_measurement(study, claim, results, planned)]
     verdicts = {line.verdict for line in lines if line.verdict.compared} or {line.verdict for line in lines}
     return Item(study.name, claim, verdicts.pop() if len(verdicts) == 1 else Verdict.IN_PART, tuple(lines))
+
+
+def _preference(lines: Sequence[Line], preset: str) -> tuple[bool, int, int]:
+    """Return how a preset is preferred, the smallest first. It does not depend on whether its networks agree."""
+    hindered = all(line.judgement.obstacle in OF_CONDITIONS for line in lines)
+    return hindered, DISTANCES.get(preset, 2), -sum(line.networks for line in lines)
 
 
 def _line(claim: Claim, results: PresetResults, row: Row) -> Line:
@@ -214,8 +268,23 @@ def _line(claim: Claim, results: PresetResults, row: Row) -> Line:
     return Line(row.quantity, claim, row.ours, judgement, results, row)
 
 
-def _without_measurement(claim: Claim, was_run: bool) -> Line:
-    judgement = Judgement(Verdict.NOT_RUN)
-    if was_run and claim.agreement is None:
-        judgement = not_compared(Obstacle.NO_NUMBER, claim.reason)
-    return Line(claim.name, claim, "", judgement, None)
+def _without_measurement(
+    study: Study, claim: Claim, results: Sequence[PresetResults], planned: Sequence[PlannedRun]
+) -> Line:
+    if results and claim.agreement is None:
+        return Line(claim.name, claim, "", not_compared(Obstacle.NO_NUMBER, claim.reason), None)
+    listed = [each for each in planned if any(trial.subject == claim.subject for trial in each.trials)]
+    hours = min((each.seconds / 3600 for each in listed), default=None)
+    reason = "" if hours is None else f"about {hours:.2g} device hours" if hours < 10 else f"{hours:,.0f} device hours"
+    return Line(claim.name, claim, "", Judgement(Verdict.NOT_RUN, reason), None, study=study)
+
+
+@cache
+def _nearest_presets(study: Study) -> dict[Subject, str]:
+    """Return the preset nearest to the published conditions with a trial about each subject."""
+    presets = sorted(study.presets, key=lambda name: DISTANCES.get(name, 2))
+    found = {EVERYTHING: presets[0]}
+    for name in presets:
+        for trial in study.trials(study.presets[name].settings, study.presets[name].seeds[:1]):
+            found.setdefault(trial.subject, name)
+    return found

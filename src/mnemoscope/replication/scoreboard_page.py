@@ -24,9 +24,10 @@ MARKS = ("<!-- scoreboard -->", "<!-- end of scoreboard -->")
 LEAD = (
     "Each line has one published number or statement, the range of measured values that agree with it, and the "
     "measurement of the preset nearest to it. The networks are those within the range, of all that were measured, with "
-    "the standard error of their mean. The page of a study says how each range was chosen, and which settings of a "
-    "training differ. Networks on another task, or that have not solved it in a shorter training, are not compared. A "
-    "command links to its measurements."
+    "the standard error of their mean; a network whose training diverged counts as one that does not agree. Networks "
+    "marked 'by our recipe' were trained by other settings than the published ones, which the page of a study lists. "
+    "It also says how each range was chosen. Networks on another task, or that have not solved it in a shorter "
+    "training, are not compared. A command links to its measurements; without a link, it would make them."
 )
 _ABOUT = {
     "karuvally2023": "Variables in the weights of recurrent networks, and the episodic memory behind them.",
@@ -137,9 +138,10 @@ def _address(path: Path, base: Path) -> str:
 
 
 def _cells(line: Line, target: str) -> list[str]:
-    command = f"[`{line.results.command}`]({target})" if line.results else ""
+    command = f"`{line.command}`" if line.command else ""
+    command = f"[{command}]({target})" if line.results else command
     agreement = "" if line.claim.agreement is None else str(line.claim.agreement)
-    verdict = ": ".join(filter(None, (str(line.judgement), line.judgement.reason)))
+    verdict = ": ".join(filter(None, (f"{line.judgement}{line.mark}", line.judgement.reason)))
     return [
         line.quantity,
         str(line.claim.value),

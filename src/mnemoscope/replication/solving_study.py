@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from mnemoscope.config.run_config import RunConfig, changed
 from mnemoscope.replication.claims import Claim, Row, with_reason
 from mnemoscope.replication.learning_study import LearningStudy, finite
-from mnemoscope.replication.study import Finished, Trial
+from mnemoscope.replication.study import Finished, Trial, count_diverged
 from mnemoscope.replication.verdicts import Obstacle, Verdict
 
 RECIPE = (
@@ -52,21 +53,21 @@ class SolvingStudy(LearningStudy):
         ours: str,
         remark: str = "",
         quantity: str = "",
+        *,
+        diverged: int | None = None,
     ) -> Row:
         """Compare networks that have solved their task, and others only if they were trained as long as published."""
         stable, quantity = finite(trials), quantity or claim.name
-        if len(stable) < len(trials):  # the remaining ones are no fair sample
-            diverged = f"{len(trials) - len(stable)} of {len(trials)} did not stay finite"
-            return claim.not_compared(quantity, ours, remark, Obstacle.DIVERGED, diverged, measured)
         steps = self.published_recipe(trials[0].trial).steps
         other = self.other_recipe(trials[0].trial)
         remark = "; ".join(part for part in (remark, f"other recipe: {other}" if other else "") if part)
         if all(self.solved(each.result) or self.trained_as_long(each) for each in stable):
-            row = super().compare(trials, claim, measured, ours, remark, quantity)
+            row = super().compare(trials, claim, measured, ours, remark, quantity, diverged=diverged)
             explained = row.verdict is Verdict.MATCHES or row.judgement.reason or not other
             return row if explained else with_reason(row, f"other recipe: {other}")
         too_short = f"{max(each.result['steps'] for each in stable):,} iterations; {steps:,} were published"
-        return claim.not_compared(quantity, ours, remark, Obstacle.SHORTER_TRAINING, too_short, measured)
+        missing = count_diverged(trials) if diverged is None else diverged
+        return claim.not_compared(quantity, ours, remark, Obstacle.SHORTER_TRAINING, too_short, measured, missing)
 
     def published_recipe(self, trial: Trial) -> RunConfig:
         """Return the recipe by which the published network was trained."""
@@ -75,10 +76,10 @@ class SolvingStudy(LearningStudy):
 
     def other_recipe(self, trial: Trial) -> str:
         """Return the settings that differ from the published recipe, as text; empty if none does."""
-        published, used = self.published_recipe(trial), RunConfig(**trial.settings)
-        pairs = [(name, getattr(used, name), getattr(published, name)) for name in RECIPE]
-        pairs += [(name, used.task_options.get(name), published.task_options.get(name)) for name in CURRICULUM_OPTIONS]
-        return ", ".join(f"{name} {_words(ours)}" for name, ours, theirs in pairs if ours != theirs)
+        published, used = asdict(self.published_recipe(trial)), asdict(RunConfig(**trial.settings))
+        theirs = {name: published[name] for name in RECIPE}
+        theirs |= {name: published["task_options"].get(name) for name in CURRICULUM_OPTIONS}
+        return differing_settings({**used["task_options"], **used}, theirs)
 
 
 def changed_options(network: Mapping[str, Any], task_options: Mapping[str, Any]) -> dict[str, Any]:
@@ -97,6 +98,16 @@ def _end(result: Mapping[str, Any]) -> str:
         return f"{last[-1]:,.0f}, as it did not stay finite"
     without = f", {result['left out']:,} left out" if result.get("left out") else ""
     return f"{result['steps']:,} ({result['seconds']:,.0f} s{without})"
+
+
+def differing_settings(settings: Mapping[str, Any], published: Mapping[str, Any]) -> str:
+    """Return the settings that differ from published ones, as text.
+
+    >>> differing_settings({"optimiser": "adam", "steps": 3000}, {"optimiser": "adam", "steps": 20000})
+    'steps 3000'
+    """
+    pairs = [(name, settings.get(name), value) for name, value in published.items()]
+    return ", ".join(f"{name} {_words(ours)}" for name, ours, theirs in pairs if ours != theirs)
 
 
 def _words(value: Any) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -112,6 +112,10 @@ class Study(ABC):
         """Whether a trial has the published conditions; only such trials get a verdict."""
         return True
 
+    def other_recipe(self, trial: Trial) -> str:
+        """Return the settings of a training that differ from the published ones, as text; empty if none does."""
+        return ""
+
     def compare(
         self,
         trials: Sequence[Finished],
@@ -120,15 +124,28 @@ class Study(ABC):
         ours: str,
         remark: str = "",
         quantity: str = "",
+        *,
+        diverged: int | None = None,
     ) -> Row:
         """Return the row that puts the measured values of these trials, as the text `ours`, next to a claim.
 
-        The row is called `quantity`, by default the name of the claim.
+        Args:
+            trials: the trials of the measured networks, and of those that diverged.
+            claim: the claim.
+            measured: the measured values, one for each network that has one.
+            ours: the text for the measured values.
+            remark: a remark on them.
+            quantity: name of the row, by default that of the claim.
+            diverged: number of networks without a value because they diverged; None: those of the trials. It is 0 for
+                a value of all trials together.
+
         """
+        diverged = count_diverged(trials) if diverged is None else diverged
         if all(self.as_published(each.trial) for each in trials):
-            return claim.compare(quantity or claim.name, measured, ours, remark)
+            row = claim.compare(quantity or claim.name, measured, ours, remark, diverged)
+            return replace(row, recipe=self.other_recipe(trials[0].trial))
         obstacle = Obstacle.OTHER_CONDITIONS
-        return claim.not_compared(quantity or claim.name, ours, remark, obstacle, measured=measured)
+        return claim.not_compared(quantity or claim.name, ours, remark, obstacle, measured=measured, diverged=diverged)
 
     def row(
         self,
@@ -138,10 +155,13 @@ class Study(ABC):
         form: str = ".4g",
         remark: str = "",
         ours: str | None = None,
+        *,
+        diverged: int | None = None,
     ) -> Row:
         """Return the row that puts measured values next to the claim about their subject or all trials, if any.
 
-        `ours` is the text for the measured values; by default they are written in the format `form`.
+        `ours` is the text for the measured values; by default they are written in the format `form`. `diverged` is as
+        in `compare`.
         """
         trial = trials[0].trial
         name = f"{trial.name}: {quantity}"
@@ -149,11 +169,16 @@ class Study(ABC):
         claim = self.find_claim(quantity, trial.subject) or self.find_claim(quantity)
         if claim is None:
             return Row(name, "", ours, remark=remark)
-        return self.compare(trials, claim, measured, ours, remark, name)
+        return self.compare(trials, claim, measured, ours, remark, name, diverged=diverged)
 
     def figure(self, results: Sequence[Finished]) -> Figure | None:
         """Draw the results with `drawing.svg` in the page's colours; None if the table suffices."""
         return None
+
+
+def count_diverged(trials: Iterable[Finished]) -> int:
+    """Return the number of trials whose training did not stay finite."""
+    return sum("failed" in each.result for each in trials)
 
 
 def listed(values: Iterable[Any], form: str = "") -> str:

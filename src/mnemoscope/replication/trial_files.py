@@ -133,6 +133,8 @@ def row_as_json(row: Row) -> dict[str, Any]:
         "reason": row.judgement.reason,
         **({} if row.judgement.obstacle is None else {"obstacle": row.judgement.obstacle.value}),
         **({} if row.successes is None else {"successes": row.successes}),
+        **({"diverged": row.diverged} if row.diverged else {}),
+        **({"recipe": row.recipe} if row.recipe else {}),
         **({} if row.standard_error is None else {"standard error": float(f"{row.standard_error:.3g}")}),
         "remark": row.remark,
     }

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+UNKNOWN = "cause unknown"
+"""Part of the reason where a measurement does not match and the study gives no cause."""
+
 
 class Verdict(StrEnum):
     """How a measurement compares with a claim, the best first."""
@@ -31,7 +34,6 @@ class Obstacle(StrEnum):
     NO_NUMBER = "the source states nothing measurable"
     OTHER_CONDITIONS = "other conditions than published"
     SHORTER_TRAINING = "shorter training than published"
-    DIVERGED = "training did not stay finite"
     NOT_MEASURED = "nothing was measured"
     CHANCE = "agreement is also reached by chance"
     NO_ROOM = "the other side leaves no room to be better"

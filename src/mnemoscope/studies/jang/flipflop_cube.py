@@ -129,7 +129,8 @@ class FlipFlopCube(Study):
         ours = ", ".join(map(str, measured))
         if bits != BITS:
             return Row(f"{name}: {quantity}", f"for {BITS} bits only", ours, remark=remark)
-        return self.claim(quantity).compare(f"{name}: {quantity}", measured, ours, remark)
+        row = self.claim(quantity).compare(f"{name}: {quantity}", measured, ours, remark)
+        return replace(row, recipe=f"{name} units trained by gradient descent, not a reservoir by FORCE")
 
     def figure(self, results: Sequence[Finished]) -> Figure:
         figure = new_figure(7.2, 3.1)

@@ -27,6 +27,7 @@ from mnemoscope.studies.karuvally2023.variable_binding import (
     CURRICULUM,
     LEARNED,
     NOTEBOOK,
+    PUBLISHED_TRAINING,
     TRIALS,
     BindingStudy,
     smoke,
@@ -55,9 +56,7 @@ TABLE: dict[tuple[str, int], tuple[tuple[float | None, float], ...]] = {
 PUBLISHED = replace(
     BindingStudy.base,
     name="binding-table",
-    learning_rate=1e-3,
-    schedule="constant",
-    steps=20_000,
+    **PUBLISHED_TRAINING,
     curriculum_score=0.98,
     evaluate_every=500,
     checkpoint_every=1000,
@@ -225,7 +224,8 @@ class BindingTable(BindingStudy):
         claim = self.find_claim(quantity, cell)
         if claim is None:
             return Row(name, "", ours, remark=remark)
-        return self.compare(trials, claim, measured, ours, remark, name)
+        seeds, stable = ({each.trial.seed for each in some} for some in (trials, finite(trials)))
+        return self.compare(trials, claim, measured, ours, remark, name, diverged=len(seeds - stable))
 
     def as_published(self, trial: Trial) -> bool:
         names = ("steps", "batch_size", "learning_rate", "schedule")

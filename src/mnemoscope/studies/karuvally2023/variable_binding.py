@@ -17,6 +17,7 @@ from mnemoscope.registry.citations import Source
 from mnemoscope.replication.agreement import as_printed, at_least, exactly
 from mnemoscope.replication.claims import Claim, Row, Subject, about
 from mnemoscope.replication.learning_study import LearningStudy, finite
+from mnemoscope.replication.solving_study import differing_settings
 from mnemoscope.replication.study import Finished, Preset, Trial, listed
 from mnemoscope.report.document import render_document
 from mnemoscope.report.provenance import citation_section
@@ -93,8 +94,15 @@ class BindingStudy(LearningStudy):
         }
 
 
+PUBLISHED_TRAINING: dict[str, Any] = {"learning_rate": 1e-3, "schedule": "constant", "steps": 20_000}
+"""Settings of the published trainings."""
+
+
 class SolvedStudy(BindingStudy):
     """Compare trained networks with what the theory predicts for every network that solves the task."""
+
+    def other_recipe(self, trial: Trial) -> str:
+        return differing_settings(trial.settings, PUBLISHED_TRAINING)
 
     def more_rows(self, name: str, trials: Sequence[Finished]) -> list[Row]:
         outcomes = [finished.result for finished in finite(trials)]

@@ -184,7 +184,10 @@ class MiniGrid(Study):
         stable = [each.result for each in finite(trials)]
         failed = [f"{len(trials) - len(stable)} did not stay finite"] if len(stable) < len(trials) else []
         if not stable:
-            return [Row(f"{trials[0].trial.name}: reward", "", "none", remark=failed[0])]
+            return [
+                self.row(trials, f"reward in {place}", [], ours="none", remark=failed[0])
+                for place in ROOMS[subject.task]
+            ]
         rows = []
         for at, place in enumerate(ROOMS[subject.task]):
             measured = [result["after"][at]["mean"] for result in stable]

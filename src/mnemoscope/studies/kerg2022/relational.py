@@ -125,7 +125,7 @@ class RelationalStudy(LearningStudy):
     def judged(self, row: Row, trials: Sequence[Finished], values: Sequence[float], key: str, learner: bool) -> Row:
         """Return the row with the verdict on the mean over the seeds, and the reason why it differs, if known."""
         claim = row.claim
-        if claim is None or claim.agreement is None or not values:
+        if claim is None or claim.agreement is None or row.diverged or not values:
             return row
         if not claim.agreement.of_mean or row.judgement.obstacle is Obstacle.OTHER_CONDITIONS:
             return row
@@ -172,7 +172,7 @@ class RelationalStudy(LearningStudy):
     def measure_contrast(self, results: Sequence[Finished], contrast: Contrast) -> ContrastResult | None:
         """Return the measured accuracies of both sides of a contrast; None if networks are missing."""
         together = sum(len(each.first) if each.paired else 1 for each in self.contrasts)
-        return contrasts.measure(finite(results), contrast, self.accuracy, together)
+        return contrasts.measure(results, contrast, self.accuracy, together)
 
     def accuracy(self, run: Finished) -> float:
         """Return the accuracy of a run that contrasts are about."""

@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 from mnemoscope.replication.claims import Subject
 from mnemoscope.replication.differences import Difference, measure_difference
+from mnemoscope.replication.learning_study import finite
 from mnemoscope.replication.study import Finished
-from mnemoscope.replication.verdicts import Judgement, Obstacle, Verdict, not_compared
+from mnemoscope.replication.verdicts import UNKNOWN, Judgement, Obstacle, Verdict, not_compared
 from mnemoscope.studies.kerg2022 import relational_reasons as reasons
 from mnemoscope.studies.kerg2022.relational_claims import NO_WORSE, Contrast
 from mnemoscope.studies.kerg2022.relational_reasons import percent
@@ -27,9 +28,12 @@ class ContrastResult(NamedTuple):
     second: float
     """Mean accuracy of the other networks."""
     runs: list[Finished]
+    """Runs that stayed finite."""
     gains: dict[str, Difference]
     """Difference of each pair, by the name of its first network, or by its task if all pairs have one network; without
     pairs, the single difference."""
+    diverged: int = 0
+    """Number of further runs that diverged, and count as guesses."""
 
     @property
     def gain(self) -> float:
@@ -43,7 +47,7 @@ def measure(
     """Return the measured accuracies of both sides of a contrast; None if networks are missing.
 
     Args:
-        results: finished runs with a finite loss.
+        results: finished runs; one that diverged counts as a guess.
         contrast: the claim.
         accuracy: the accuracy of a run.
         together: number of differences that are tested together.
@@ -52,9 +56,16 @@ def measure(
     runs: dict[Subject, list[Finished]] = {}
     for run in results:
         runs.setdefault(run.trial.subject, []).append(run)
-    if (sides := contrast.available(runs)) is None:
+    sides = contrast.available(runs)
+    tested = [run for side in sides or () for subject in side for run in runs[subject]]
+    stable = finite(tested)
+    if sides is None or not stable:
         return None
-    ours, theirs = ([[accuracy(run) for run in runs[subject]] for subject in side] for side in sides)
+    chance = reasons.chance_accuracy(stable)
+    ours, theirs = (
+        [[accuracy(run) if "failed" not in run.result else chance for run in runs[subject]] for subject in side]
+        for side in sides
+    )
     gains = {"": measure_difference(ours, theirs, together)}
     if contrast.paired:
         names = [subject.network for subject in sides[0]]
@@ -64,8 +75,7 @@ def measure(
             name: measure_difference([one], [other], together)
             for name, one, other in zip(names, ours, theirs, strict=True)
         }
-    tested = [run for side in sides for subject in side for run in runs[subject]]
-    return ContrastResult(mean(map(mean, ours)), mean(map(mean, theirs)), tested, gains)
+    return ContrastResult(mean(map(mean, ours)), mean(map(mean, theirs)), stable, gains, len(tested) - len(stable))
 
 
 def describe(contrast: Contrast, measured: ContrastResult) -> str:
@@ -81,6 +91,7 @@ def describe(contrast: Contrast, measured: ContrastResult) -> str:
         ours += f"; {most} seeds" if fewest == most else f"; {fewest} to {most} seeds"
     missing = [subject.network for subject in (*contrast.first, *contrast.second) if subject not in seeds]
     ours += f"; without {', '.join(missing)}" if missing else ""
+    ours += f"; {measured.diverged} did not stay finite, and count as guesses" if measured.diverged else ""
     single = dict.fromkeys(subject.network for subject, number in seeds.items() if number == 1)
     return ours + (f"; one seed of {' and '.join(single)}" if single else "")
 
@@ -100,30 +111,55 @@ def judge(contrast: Contrast, measured: ContrastResult, accuracy: Accuracy) -> J
         return not_compared(Obstacle.CHANCE, f"neither {far}, {percent(chance)}")
     if measured.second > 1 - least and NO_WORSE <= measured.gain < least:
         return not_compared(Obstacle.NO_ROOM)
-    judgement = judge_pairs(measured.gains, least)
-    if judgement.verdict is not Verdict.DIFFERS:
-        return judgement
-    first, second = (
-        [run for run in measured.runs if run.trial.subject in side] for side in (contrast.first, contrast.second)
-    )
-    reason = contrast.reason or reasons.explain_contrast(first, second, accuracy, measured.gain, least)
-    return Judgement(Verdict.DIFFERS, reason)
+    differing = [name for name, each in measured.gains.items() if each.judge(least).verdict is Verdict.DIFFERS]
+    cause = contrast.reason or explain_pairs(contrast, measured, accuracy, differing)
+    return judge_pairs(measured.gains, least, cause)
 
 
-def judge_pairs(gains: Mapping[str, Difference], least: float) -> Judgement:
-    """Judge the differences of all pairs of networks together."""
+def explain_pairs(contrast: Contrast, measured: ContrastResult, accuracy: Accuracy, names: Sequence[str]) -> str:
+    """Return why the differences of these pairs are too small; empty if that is unknown.
+
+    Args:
+        contrast: the contrast.
+        measured: its measured accuracies.
+        accuracy: the accuracy of a run.
+        names: names of the pairs in `measured.gains`.
+
+    """
+    assert contrast.agreement is not None
+    pairs = list(zip(contrast.first, contrast.second, strict=True)) if contrast.paired else []
+    causes = []
+    for name in names:
+        chosen = [pair for pair in pairs if name in (pair[0].network, pair[0].task)]
+        sides = zip(*chosen, strict=True) if chosen else (contrast.first, contrast.second)
+        first, second = ([run for run in measured.runs if run.trial.subject in side] for side in sides)
+        if first and second:
+            gain = measured.gains[name].gain
+            causes.append(reasons.explain_contrast(first, second, accuracy, gain, contrast.agreement.low))
+        else:
+            causes.append("training did not stay finite")
+    return "; ".join(dict.fromkeys(causes)) if all(causes) else ""
+
+
+def judge_pairs(gains: Mapping[str, Difference], least: float, cause: str = "") -> Judgement:
+    """Judge the differences of all pairs of networks together.
+
+    Args:
+        gains: the differences, by the name of the first network.
+        least: difference from which the first network is better, or no worse.
+        cause: why some differences are too small; empty if that is unknown.
+
+    """
     judgements = {network: each.judge(least) for network, each in gains.items()}
     by_verdict = {
         verdict: [name for name, each in judgements.items() if each.verdict is verdict] for verdict in Verdict
     }
     matching = by_verdict[Verdict.MATCHES]
     if matching and len(matching) < len(judgements):
-        parts = {
-            "not so for": by_verdict[Verdict.DIFFERS],
-            "the seeds do not decide it for": by_verdict[Verdict.NOT_COMPARED],
-        }
-        reason = "; ".join(f"{words} {' and '.join(names)}" for words, names in parts.items() if names)
-        return Judgement(Verdict.IN_PART, reason, (len(matching), len(judgements)))
+        differing, undecided = (by_verdict[verdict] for verdict in (Verdict.DIFFERS, Verdict.NOT_COMPARED))
+        parts = [f"not so for {' and '.join(differing)} ({cause or UNKNOWN})"] if differing else []
+        parts += [f"the seeds do not decide it for {' and '.join(undecided)}"] if undecided else []
+        return Judgement(Verdict.IN_PART, "; ".join(parts), (len(matching), len(judgements)))
     if by_verdict[Verdict.DIFFERS]:
-        return Judgement(Verdict.DIFFERS)
+        return Judgement(Verdict.DIFFERS, cause)
     return next(iter(judgements.values()))

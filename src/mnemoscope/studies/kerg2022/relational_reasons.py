@@ -8,6 +8,7 @@ from statistics import mean, median
 
 from mnemoscope.replication.agreement import Agreement
 from mnemoscope.replication.study import Finished
+from mnemoscope.replication.verdicts import UNKNOWN
 
 LEARNED = 0.1
 """Accuracy above chance below which a network has learned little."""
@@ -42,8 +43,8 @@ def explain_difference(
         return f"drift; at its best it had {100 * lost:.1f} points more"
     if matching:
         within = f"{matching} of {len(accuracies)} {'is' if matching == 1 else 'are'} within the range"
-        return f"cause unknown; seeds vary; {within}"
-    return "cause unknown; one seed" if len(accuracies) == 1 else ""
+        return f"{UNKNOWN}; seeds vary; {within}"
+    return f"{UNKNOWN}; one seed" if len(accuracies) == 1 else ""
 
 
 def explain_contrast(

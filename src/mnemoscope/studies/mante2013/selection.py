@@ -126,6 +126,11 @@ class ManteSelection(LearningStudy):
                 rows.append(self.row(trials, claim.quantity, values, ".2f", REMARKS.get(claim.quantity, "")))
         return rows
 
+    def other_recipe(self, trial: Trial) -> str:
+        """Return the published method and time step, which are not ours."""
+        optimiser, step = trial.settings["optimiser"], trial.settings["task_options"]["step"]
+        return f"{optimiser} with steps of {step:g} ms, not Hessian-free optimisation with steps of 1 ms"
+
     def as_published(self, trial: Trial) -> bool:
         """Whether the network was trained to the end; its size, step and optimiser differ from the published ones."""
         return trial.settings["steps"] >= self.base.steps

@@ -178,13 +178,15 @@ class TapeStudy(SolvingStudy):
         ours: str,
         remark: str = "",
         quantity: str = "",
+        *,
+        diverged: int | None = None,
     ) -> Row:
         """Compare networks that are better than published after fewer iterations too.
 
         Their published number is not the best that they can reach, whatever more iterations would do.
         """
-        row = super().compare(trials, claim, measured, ours, remark, quantity)
-        judgement = claim.judge(measured)
+        row = super().compare(trials, claim, measured, ours, remark, quantity, diverged=diverged)
+        judgement = claim.judge(measured, row.diverged)
         too_short = row.judgement.obstacle is Obstacle.SHORTER_TRAINING
         return replace(row, judgement=judgement) if too_short and judgement.verdict is Verdict.BETTER else row
 
@@ -205,7 +207,7 @@ class TapeStudy(SolvingStudy):
             clean = sum(all(wrong[length] == 0 for length in within) for wrong in tested)
             one_length, several_lengths = self.length_formats
             quantity = f"seeds without a wrong bit at {several_lengths.format(within[0], within[-1])}"
-            rows.append(self.row(trials, quantity, [clean], ours=f"{clean} of {len(trials)}"))
+            rows.append(self.row(trials, quantity, [clean], ours=f"{clean} of {len(trials)}", diverged=0))
             for length in (within[-1], *self.reported_lengths):
                 if length in tested[0]:
                     values = [wrong[length] for wrong in tested]
@@ -232,7 +234,7 @@ class TapeStudy(SolvingStudy):
         claim = self.find_claim(DIVERGED, trial.subject)
         if claim is None:
             return Row(f"{trial.name}: {DIVERGED}", "", ours)
-        return Study.compare(self, trials, claim, [diverged], ours, quantity=f"{trial.name}: {DIVERGED}")
+        return Study.compare(self, trials, claim, [diverged], ours, quantity=f"{trial.name}: {DIVERGED}", diverged=0)
 
     def parameters(self, trials: Sequence[Finished]) -> Row:
         """Return the row for the number of parameters, compared for any recipe as training does not change it."""
@@ -240,7 +242,7 @@ class TapeStudy(SolvingStudy):
         claim = self.find_claim("parameters", trial.subject)
         if claim is None:
             return Row(f"{trial.name}: parameters", "", str(number))
-        return Study.compare(self, trials, claim, [number], str(number))
+        return replace(Study.compare(self, trials, claim, [number], str(number), diverged=0), recipe="")
 
     def first_evaluation(self, trials: Sequence[Finished], most: float) -> Row:
         """Return the row for the iterations up to the first evaluation with at most that many wrong bits."""
@@ -250,7 +252,7 @@ class TapeStudy(SolvingStudy):
         remarks = [] if median(measured) == inf else [f"median {median(measured):,.0f}"]
         remarks += [] if most else [ended(trials)]
         quantity = f"iterations to the first evaluation with {f'at most {most:g}' if most else 'no'} wrong bit"
-        return self.row(trials, quantity, measured, ours=ours, remark="; ".join(remarks))
+        return self.row(trials, quantity, measured, ours=ours, remark="; ".join(remarks), diverged=0)
 
     def figure(self, results: Sequence[Finished]) -> Figure:
         """Draw learning curves and wrong bits over length, with published points and the uninformed answers."""
