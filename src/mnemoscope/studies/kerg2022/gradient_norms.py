@@ -22,22 +22,33 @@ from mnemoscope.training import load_model
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+FIT, EXPONENT = "power against exponential, last loss", "exponent of the power, all losses"
+A_6 = thesis("A.6 Fig 3 (left)")
+
 
 class GradientNorms(GammaClamp):
-    """Measure the gradient of the last step's loss at every earlier state of trained networks."""
+    """Measure the gradient at every state of trained networks.
+
+    The gradient of the last step's loss shows how far back one error reaches. The gradient of the training loss, the
+    mean over all steps, is the one that is back-propagated in training: at earlier states it sums up more errors.
+    """
 
     name = "gradient-norms"
     title = "Gradients of nnRNN through time"
     question = "How does the gradient grow or decay back through time, and during training?"
     claims = tuple(
-        Claim(
-            as_subject(name),
-            "growth back through time",
-            "polynomial",
-            thesis("A.6 Fig 3 (left)"),
-            at_least(0, "our reading: a power explains more of the variance of log |gradient| than an exponential"),
-        )
+        claim
         for name in GammaClamp.networks
+        for claim in (
+            Claim(
+                as_subject(name),
+                FIT,
+                "polynomial",
+                A_6,
+                at_least(0, "a power explains more of the variance of log |gradient| than an exponential"),
+            ),
+            Claim(as_subject(name), EXPONENT, "growing", A_6, at_least(0, "a gradient that grows back through time")),
+        )
     )
     presets = make_presets(GammaClamp.networks, GammaClamp.networks, GammaClamp.networks)
     lenses = ("gradients",)
@@ -49,20 +60,30 @@ class GradientNorms(GammaClamp):
     def measure(self, run: Path) -> dict[str, Any]:
         model, task, config = load_model(run)
         batch = task.batch(min(16, config.batch_size), config.seed, 0, "validation")
-        result = gradient_norms(
-            model.cell,
-            model.encode(batch.inputs),
-            lambda outputs: task.errors(model.readout(outputs), batch)[-1].mean(),
-        )
-        back = result.norms[0].float().mean(1).flip(0)  # in the precision of the network
-        return super().measure(run) | {"gradient": [float(f"{value:.4g}") for value in back.tolist()]}
+        inputs = model.encode(batch.inputs)
+
+        def norms(chosen: slice) -> list[float]:
+            """Return the norms back from the last state, of the gradient of the mean loss at these steps."""
+            result = gradient_norms(
+                model.cell, inputs, lambda outputs: task.errors(model.readout(outputs), batch)[chosen].mean()
+            )
+            back = result.norms[0].float().mean(1).flip(0)  # in the precision of the network
+            return [float(f"{value:.4g}") for value in back.tolist()]
+
+        measured = {"gradient": norms(slice(-1, None)), "gradient_of_all": norms(slice(None))}
+        return super().measure(run) | measured
 
     def more_rows(self, name: str, trials: Sequence[Finished]) -> list[Row]:
-        curves = [each.result["gradient"] for each in trials if "gradient" in each.result]
-        advantages = [polynomial(norms)[1] for norms in curves]
-        powers = ", ".join(f"k^{polynomial(norms)[0]:.2f}" for norms in curves)
-        remark = f"{powers}, k steps back; here: variance of log |gradient| that a power explains beyond an exponential"
-        return [self.row(trials, "growth back through time", advantages, ".2f", remark if curves else "")]
+        last, everything = (
+            [polynomial(each.result[key]) for each in trials if key in each.result]
+            for key in ("gradient", "gradient_of_all")
+        )
+        powers = ", ".join(f"k^{exponent:.2f}" for exponent, _ in last)
+        remark = f"{powers}, k steps back; here: difference of the explained shares of variance" if last else ""
+        return [
+            self.row(trials, FIT, [better for _, better in last], ".2f", remark),
+            self.row(trials, EXPONENT, [exponent for exponent, _ in everything], ".2f"),
+        ]
 
     def figure(self, results: Sequence[Finished]) -> Figure:
         figure = new_figure(7.2, 3.4)
