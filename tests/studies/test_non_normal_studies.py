@@ -1,13 +1,15 @@
 """Computed studies of non-normal matrices, checked by sampling, by matrix powers and by their own rows."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
+from mnemoscope.connectivity import Schur
 from mnemoscope.replication import Finished
 from mnemoscope.replication.linear_networks import feed_forward
-from mnemoscope.studies.kerg2022 import chain_transients, schur_accuracy
+from mnemoscope.studies.kerg2022 import chain_transients, learned_schur, ptb_bpc, schur_accuracy
 
 
 def rows(study, preset="cpu"):
@@ -50,3 +52,31 @@ def test_a_wrong_matrix_is_inaccurate_only_if_it_is_far_from_normal():
         < 1e-5
         < schur_accuracy.decomposition_errors(schur_accuracy.grcar(40))["error of the eigenvalues"]
     )
+
+
+@pytest.mark.parametrize("size", [6, 7])
+def test_moduli_with_the_released_mask_are_those_of_the_matrix(size):
+    torch.manual_seed(0)
+    matrix = Schur(size, within_pairs=True)
+    torch.nn.init.normal_(matrix.T)
+    with torch.no_grad():
+        expected = torch.linalg.eigvals(matrix().double()).abs().mean().item()
+        assert learned_schur.mean_modulus(matrix) == pytest.approx(expected, abs=1e-5)
+        assert learned_schur.mean_modulus(Schur(size)) == pytest.approx(1.0)
+
+
+def test_a_window_of_300_steps_is_as_published_after_100_epochs_only():
+    study = ptb_bpc.STUDY
+    trials = {trial.name: trial for trial in study.trials(study.presets["paper"].settings, (0,))}
+    assert all(map(study.as_published, trials.values()))
+    shorter = replace(trials["nnrnn, T 300"], settings={**trials["nnrnn, T 300"].settings, "steps": 131})
+    other = replace(trials["nnrnn"], settings={**trials["nnrnn"].settings, "task_options": {"length": 125}})
+    assert not study.as_published(shorter)
+    assert not study.as_published(other)
+
+
+def test_recipes_are_not_as_published():
+    study = learned_schur.STUDY
+    trials = study.trials(study.presets["recipes"].settings, (0,))
+    assert len({trial.hash for trial in trials}) == len(learned_schur.RECIPES)
+    assert not any(map(study.as_published, trials))

@@ -45,6 +45,10 @@ QUANTITIES = (
     ("mean cosine of the angles", "mean_cosine", ""),
 )
 """Compared quantities, each with its key in the results and a remark."""
+TESTED = {
+    ("ptb", "mean cosine of the angles"): "neither a smaller delta nor the released mask changes it (preset recipes)"
+}
+"""Explanations that the recipes have refuted, by trial and quantity."""
 BINS = 24
 """Bins of the histogram of angles."""
 
@@ -165,7 +169,8 @@ class LearnedSchur(LearningStudy):
         for quantity, key, remark in QUANTITIES:
             measured = [each.result[key] for each in trials if key in each.result]
             if measured:
-                rows.append(self.row(trials, quantity, measured, ".4f", remark))
+                tested = TESTED.get((trials[0].trial.name, quantity), "")
+                rows.append(self.row(trials, quantity, measured, ".4f", "; ".join(filter(None, (remark, tested)))))
         return rows
 
     def as_published(self, trial: Trial) -> bool:
