@@ -72,6 +72,9 @@ chain-transients | transients of feed-forward chains, and powers of triangular m
     kerg2019 kerg2022thesis | dynamics
 schur-accuracy | eigenvalues by a Schur decomposition: accurate for normal matrices, not for the Grcar matrix
     Kerg 2022, A.4 | mnemoscope.studies.kerg2022.schur_accuracy:STUDY | kerg2019 kerg2022thesis | spectrum
+unitary-families | formulas about orthogonal and unitary matrices; two printed gradients have the wrong direction
+    Kerg 2022, Appendix D | mnemoscope.studies.kerg2022.unitary_families:STUDY
+    arjovsky2016 wisdom2016 henaff2016 helfrich2018 lezcano2019 vorontsov2017 kerg2022thesis | spectrum
 fisher-table | total Fisher information of feed-forward chains; five of twelve printed values are off
     Kerg 2022, A.2 Table 5 | mnemoscope.studies.kerg2022.fisher_table:STUDY | kerg2019 ganguli2008 kerg2022thesis
     capacity
