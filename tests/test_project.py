@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 from benchmarks.common import command
+from tools import relation_tables
 from tools.python_matrix import supported_versions
 
 import mnemoscope
@@ -132,3 +133,9 @@ def test_result_files_name_a_command_without_paths_of_a_machine(monkeypatch, tmp
     assert command() == f"python benchmarks/recall.py --note 'two words' --from-rows runs/a.jsonl --to={tmp_path.name}"
     for file in (ROOT / "benchmarks" / "results").glob("*.json"):
         assert not re.search(r"[ ='\"]/\w+/", json.loads(file.read_text()).get("command", "")), file.name
+
+
+def test_the_tables_on_relations_are_those_of_the_results():
+    page = relation_tables.PAGE.read_text(encoding="utf-8")
+    assert relation_tables.rewritten(page) == page, "run `python -m tools.relation_tables`"
+    assert relation_tables.cell([1.0, 0.9]) == "95.0 ± 7.1 (1 of 2)"

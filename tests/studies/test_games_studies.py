@@ -25,7 +25,7 @@ EVERY_STUDY = pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.
 def finished(study, preset, accuracy, **more):
     """Return finished trials of a preset; `accuracy` maps a condition and the name of a test to an accuracy."""
     runs = []
-    for trial in study.trials(study.presets[preset].settings, (0, 1)):
+    for trial in study.trials(study.presets[preset].settings, (0, 1, 2)):
         condition = trial.subject
         values = {key: accuracy(condition, key) for key in (*study.unseen, "validation")}
         curve = {"step": [100.0], "accuracy": [0.5], "loss": [1.0]}

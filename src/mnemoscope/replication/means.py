@@ -9,8 +9,10 @@ from statistics import mean, stdev
 from typing import Literal
 
 from mnemoscope.replication.agreement import Agreement
-from mnemoscope.replication.differences import TWO_ERRORS
 from mnemoscope.replication.verdicts import Judgement, Obstacle, Verdict, not_compared
+
+FEWEST = 3
+"""Seeds from which a mean is judged."""
 
 
 @dataclass(frozen=True)
@@ -19,7 +21,7 @@ class SeedMean:
 
     value: float
     reach: float
-    """Distance to each end of the range: two standard errors for many seeds, more for few; infinite for one seed."""
+    """Distance to each end of the range: two standard errors; infinite for fewer than three seeds."""
 
     @property
     def low(self) -> float:
@@ -42,11 +44,11 @@ class SeedMean:
         >>> published = as_printed("60.9%", spread=18.0)
         >>> measure_mean([0.6, 0.65, 0.55]).judge(published).verdict.value
         'matches'
-        >>> measure_mean([0.495, 0.901]).judge(published).reason
-        'other seeds may give -214.4% to 354.0%'
+        >>> measure_mean([0.495, 0.901, 0.5]).judge(published).reason
+        'other seeds may give 36.3% to 90.1%'
         """
         if isinf(self.reach):
-            return not_compared(Obstacle.UNDECIDED, "a single seed has no standard error")
+            return not_compared(Obstacle.UNDECIDED, f"the scatter of fewer than {FEWEST} seeds is unknown")
         if self.high < agreement.low or self.low > agreement.high:
             side = "lower" if self.high < agreement.low else "higher"
             if better is None:
@@ -61,12 +63,6 @@ class SeedMean:
 
 
 def measure_mean(values: Sequence[float]) -> SeedMean:
-    """Return the mean of values, one per seed, with the range of Student's t that two standard errors stand for."""
-    if len(values) < 2:
-        return SeedMean(mean(values), inf)
-    error = stdev(values) / sqrt(len(values))
-    if error == 0.0:
-        return SeedMean(mean(values), 0.0)
-    from scipy.stats import t  # takes a third of a second
-
-    return SeedMean(mean(values), error * float(t.isf(TWO_ERRORS, len(values) - 1)))
+    """Return the mean of values, one per seed, with two standard errors to each side."""
+    reach = inf if len(values) < FEWEST else 2 * stdev(values) / sqrt(len(values))
+    return SeedMean(mean(values), reach)

@@ -68,7 +68,7 @@ TABLE: dict[str, dict[str, tuple[Percent, ...]]] = {
         "occurs": ((92.2, 2.4), (79.8, 10.0)), "xoccurs": ((79.1, 2.8), (77.2, 5.9)),
         "row matching": ((50.1, 0.6), (50.2, 0.5)), "colour/shape": ((80.1, 7.0),), "left-of": ((97.2, 1.2),),
     },
-    "ntm": {
+    "ntm-extra-step": {
         "same": ((97.2, 1.7), (93.4, 5.3)), "between": ((96.3, 0.7), (93.5, 2.5)),
         "occurs": ((93.5, 8.1), (87.1, 11.0)), "xoccurs": ((84.2, 5.0), (81.7, 5.8)),
         "row matching": ((50.2, 0.5), (49.9, 0.5)), "colour/shape": ((88.0, 2.4),), "left-of": ((97.5, 0.9),),
@@ -86,11 +86,15 @@ CHANCE = {game: 0.25 if game == "colour/shape" else 0.5 for game in TABLE["corel
 FIRST = ("corelnet", "corelnet-t", "esbn", "predinet", "transformer")
 RELATIONAL = FIRST[:3]
 SENSORY = tuple(f"{network}-sensory" for network in RELATIONAL)
-SECOND = ("mnm", "lstm", "ntm", "relation-network")
+SECOND = ("mnm", "lstm", "ntm-extra-step", "relation-network")
 LONGER: dict[str, Any] = {"batch_size": 128, "steps": 5000, "schedule": "cosine"}
 """Larger batches, twice as many of them, and a learning rate that falls to 0. With the published recipe, several
 relations distinguish colour and identity before shape, and training may end there."""
 SEVERAL: dict[str, dict[str, Any]] = {"corelnet-multi": {"cell": "corelnet-multi", **LONGER}}
+OTHER_MACHINE = named("ntm")
+"""A Turing machine that answers at the last object from its controller and its reads, with the initial weights of
+torch. Its first seed is 9 to 18 points below the table on between, xoccurs and colour/shape. The released machine is
+not on between and colour/shape; on xoccurs the seeds of both machines vary."""
 CONTROLS: dict[str, dict[str, Any]] = {
     "corelnet-longer": {"cell": "corelnet", **LONGER},
     "corelnet-multi-brief": {"cell": "corelnet-multi"},
@@ -179,17 +183,19 @@ class Games(RelationalStudy):
         "paper": preset(
             "All networks of both tables as published, relational networks with sensory input, and networks that are "
             "not in the thesis; ten seeds, on a GPU.",
-            make_grid(named(*FIRST, *SECOND, *SENSORY) | BEYOND, RULES) | make_grid(CONTROLS, ["colour/shape"]),
+            make_grid(named(*FIRST, *SECOND, *SENSORY) | OTHER_MACHINE | BEYOND, RULES)
+            | make_grid(CONTROLS, ["colour/shape"]),
             seeds=10,
             device="cuda",
         ),
         "causes": preset(
-            "Runs that test why networks differ from the tables: a Turing machine as released, an LSTM with twice the "
-            "batches, and other rows for which occurs and xoccurs fail; three seeds, on a GPU.",
-            make_grid(named("ntm-extra-step"), RULES)
-            | make_grid(LONG, ["occurs", "xoccurs"])
+            "Runs that test why networks differ from the tables: an LSTM with twice the batches, and other rows for "
+            "which occurs and xoccurs fail; three seeds, on a GPU.",
+            make_grid(LONG, ["occurs", "xoccurs"])
             | make_grid(named(*FIRST, *SECOND), [f"xoccurs failing {rows}" for rows in FAILING["xoccurs"]])
-            | make_grid(named("lstm", "ntm", "transformer"), [f"occurs failing {rows}" for rows in FAILING["occurs"]]),
+            | make_grid(
+                named("lstm", "ntm-extra-step", "transformer"), [f"occurs failing {rows}" for rows in FAILING["occurs"]]
+            ),
             seeds=3,
             device="cuda",
         ),
