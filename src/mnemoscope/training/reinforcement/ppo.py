@@ -15,7 +15,7 @@ from mnemoscope.base.validation import check_whole
 from mnemoscope.connectivity import Connectivity
 from mnemoscope.training.bptt import penalised_modules
 from mnemoscope.training.reinforcement.actor_critic import ActorCritic
-from mnemoscope.training.reinforcement.rollout import Rollout, Sequences, first_states, split_episodes
+from mnemoscope.training.reinforcement.rollout import Rollout, Sequences, first_states, send, split_episodes
 from mnemoscope.training.result import NonFiniteLoss
 
 
@@ -116,13 +116,13 @@ class PPO:
         place = times * rollout.actions.shape[1] + sequences.member[which]  # in a rollout whose steps are in one row
         real = mask.flatten().nonzero().squeeze(1)  # places of real steps among the padded ones
         device = rollout.values.device
-        steps, real = (index.to(device) for index in (place.flatten()[real], real))
+        steps, real = send(place.flatten()[real], device), send(real, device)
         features = agent.encode(rollout.observations.flatten(0, 1)[steps])
         padded = features.new_zeros(mask.numel(), features.shape[-1]).index_copy(0, real, features)
         (log_policy, values), _ = agent.run_encoded(
             padded.unflatten(0, mask.shape),
             first_states(agent, rollout, sequences, which),
-            mask.to(device) if penalised_modules(agent.cell) else None,  # a penalty is a mean over the real steps
+            send(mask, device) if penalised_modules(agent.cell) else None,  # a penalty is a mean over the real steps
         )
         log_policy = log_policy.flatten(0, 1).index_select(0, real)  # (steps, actions), without the padding
         actions, old_log_probabilities, advantage, target_values = (

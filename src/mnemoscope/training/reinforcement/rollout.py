@@ -126,8 +126,13 @@ def split_episodes(started: Bool[Tensor, "time batch"]) -> Sequences:
     return Sequences(member, begin, end - begin)
 
 
+def send(index: Tensor, device: torch.device) -> Tensor:
+    """Return a copy of an index on the device; unlike `to`, it does not wait until a GPU has finished its work."""
+    return index.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else index
+
+
 def first_states(agent: ActorCritic, rollout: Rollout, sequences: Sequences, which: Int[Tensor, " chosen"]) -> State:
     """Return the states before these sequences: the rollout's first state at its first step, else the initial state."""
     member, at_start = sequences.member[which], sequences.begin[which] == 0
-    chosen = torch.where(at_start, member, -1).to(rollout.values.device)
+    chosen = send(torch.where(at_start, member, -1), rollout.values.device)
     return select_states(agent.cell, rollout.first, chosen)
