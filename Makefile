@@ -56,8 +56,9 @@ soak: .venv/installed  ## attacks for about 20 minutes: kills, full disks, threa
 numerics: .venv/installed  ## the mathematics against independent references, for some minutes; writes docs/reliability.md
 	$(BIN)/python -m tools.numerics --write
 
-scoreboard: .venv/installed  ## after a result has changed: rewrite results with the current code, SCOREBOARD.md and the counts in README.md
+scoreboard: .venv/installed  ## after a result or the run list has changed: rewrite results, SCOREBOARD.md, the counts in README.md and results/RUNS.md
 	$(BIN)/mnemoscope scoreboard --results results --root None --rewrite --markdown SCOREBOARD.md --summary README.md
+	$(BIN)/mnemoscope replicate --markdown results/RUNS.md
 
 docs: .venv/installed  ## the documentation as build/site/index.html; a broken link is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 SIZE = 100
 ALL_AS_PUBLISHED = "All twelve networks as published; some seconds."
+Network = tuple[float, float, float]
+"""A chain: its alpha, beta and d."""
 MANY_DIGITS = Source("mnemoscope", "computed with 120 digits")
 PRINTED = {
     (0.95, 0.0, 0.0): 3.03, (1.0, 0.0, 0.0): 5.19, (1.05, 0.0, 0.0): 12.1,
@@ -44,7 +46,7 @@ STEPS = 1024
 """Steps after which the plain sums are truncated; all of these networks have forgotten the signal by then."""
 
 
-def _subject(network: tuple[float, float, float]) -> Subject:
+def _subject(network: Network) -> Subject:
     alpha, beta, d = network
     return about(alpha=alpha, beta=beta, d=d)
 
@@ -54,12 +56,17 @@ def _digits(printed: float) -> int:
     return 2 if printed < 10 else 1
 
 
+def rounding_range(printed: float) -> Agreement:
+    """Return the numbers that round to a value of the table."""
+    return _rounded_to(printed, _digits(printed))
+
+
 def _rounded_to(value: float, digits: int) -> Agreement:
     ends = (round(value + side * 0.5 * 10**-digits, digits + 1) for side in (-1, 1))
     return chosen(*ends, "numbers that round to the printed one, since nothing is random")
 
 
-def _cases(networks: Sequence[tuple[float, float, float]], size: int) -> dict[Subject, dict[str, float]]:
+def _cases(networks: Sequence[Network], size: int) -> dict[Subject, dict[str, float]]:
     names = ("alpha", "beta", "d", "size")
     return {_subject(network): dict(zip(names, (*network, size), strict=True)) for network in networks}
 
@@ -99,7 +106,7 @@ class FisherTable(ComputedStudy):
                 "printed",
                 f"{value:.{_digits(value)}f}",
                 thesis("A.2 Table 5"),
-                _rounded_to(value, _digits(value)),
+                rounding_range(value),
                 reason="round-off of a plain inverse in float64",
             )
             for network, value in PRINTED.items()
