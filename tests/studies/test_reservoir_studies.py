@@ -11,7 +11,7 @@ from mnemoscope.cells import EchoState
 from mnemoscope.replication import Finished
 from mnemoscope.replication.study import Trial
 from mnemoscope.replication.verdicts import Obstacle, Verdict
-from mnemoscope.studies.jang import flipflop_noise, flipflop_transfer
+from mnemoscope.studies.jang import flipflop_noise, flipflop_transfer, homoclinic
 from mnemoscope.studies.jang.flipflop_noise import error_area, half_level, judge_ratios, perturbed_outputs
 from mnemoscope.studies.jang.reservoirs import (
     Recipe,
@@ -301,3 +301,32 @@ def test_trained_reservoirs_are_reused_and_only_table_1_is_compared(study, tmp_p
     assert not study.as_published(trial)
     for preset in ("cpu", "paper"):
         assert all(study.as_published(trial) for trial in study.trials(study.presets[preset].settings, [0]))
+
+
+def test_orbits_leave_an_unstable_origin_and_do_not_return(tmp_path):
+    trials = homoclinic.STUDY.trials(homoclinic.STUDY.presets["smoke"].settings, (0,))
+    result = homoclinic.STUDY.run(trials[0], tmp_path, progress=False)
+    assert result["orbits"] == 2 * min(result["unstable"], homoclinic.DIRECTIONS) > 0  # all are real in this network
+    assert (result["returned"], result["leading"] > 0) == (0, True)
+    assert {row.verdict for row in homoclinic.STUDY.summarise([Finished(trials[0], result)])} == {Verdict.NOT_COMPARED}
+    published = homoclinic.STUDY.trials(homoclinic.STUDY.presets["cpu"].settings, (0,))
+    assert [homoclinic.STUDY.as_published(trial) for trial in published] == [True, True, False]
+
+
+def test_an_orbit_that_comes_back_is_counted():
+    torch.manual_seed(0)
+    cell = EchoState(1, 3, 1, gain=0.1)
+    near, far = torch.full((1, 3), 1e-3), torch.full((1, 3), 5.0)
+    assert homoclinic._returns(cell, near)["returned"] == 0  # it never leaves
+    assert homoclinic._returns(cell, far)["returned"] == 1
+    assert homoclinic._returns(cell, far[:0]) == {"returned": 0, "end": 0.0}
+
+
+def test_modes_of_the_origin_are_those_of_the_jacobian():
+    torch.manual_seed(0)
+    cell = EchoState(2, 6, 2, tau=10.0)
+    torch.nn.init.normal_(cell.get_parameter("readout"))
+    step = torch.func.jacrev(lambda x: cell(torch.zeros(1, 2), x[None])[0])(torch.zeros(6))
+    expected = 10 * (torch.linalg.eigvals(step.double()) - 1)
+    found = homoclinic.origin_modes(cell)[0]
+    assert torch.allclose(found.abs().sort().values, expected.abs().sort().values, atol=1e-4)

@@ -15,6 +15,8 @@ flipflop-4 | a reservoir trained by FORCE to hold four bits: memories at the cor
 flipflop-evolution | fixed points of a reservoir tracked through its training, bifurcation by bifurcation
     Jang, section 6.1 and Fig 7 | mnemoscope.studies.jang.flipflop_evolution:STUDY | jang sussillo2009 sussillo2013
     dynamics
+flipflop-homoclinic | orbits that leave the origin of a reservoir after 700 steps of training
+    Jang, section 6.1 and Fig 7c | mnemoscope.studies.jang.homoclinic:STUDY | jang sussillo2009 | dynamics
 flipflop-transfer | geometry of the 16 memories of a 4-bit flip-flop trained from scratch, or from a 3-bit one
     Jang, sections 7 and 7.1, Fig 8 | mnemoscope.studies.jang.flipflop_transfer:STUDY | jang sussillo2009 | dynamics
 flipflop-noise | error and surviving memories of 4-bit flip-flops with noise on their recurrent weights

@@ -19,7 +19,7 @@ from mnemoscope.replication.agreement import exactly
 from mnemoscope.replication.claims import EVERYTHING, Claim, Row, about
 from mnemoscope.replication.learning_study import by_name
 from mnemoscope.replication.study import Finished, Preset, Study, Trial
-from mnemoscope.studies.jang.flipflop_reservoir import FIXED_POINTS
+from mnemoscope.studies.jang.reservoir_claims import FIXED_POINTS
 from mnemoscope.studies.jang.reservoirs import JANG
 from mnemoscope.training import build_task, train
 

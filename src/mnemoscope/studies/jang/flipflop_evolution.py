@@ -25,11 +25,10 @@ from mnemoscope.lenses import BifurcationDiagram, Dynamics, interpolate_weights,
 from mnemoscope.lenses.fixed_points.composite_starts import Several
 from mnemoscope.lenses.fixed_points.starts import FromOutputs, FromTrajectories
 from mnemoscope.replication.agreement import at_most, exactly
-from mnemoscope.replication.claims import EVERYTHING, Claim, Row
-from mnemoscope.replication.computed_study import legend_above
+from mnemoscope.replication.claims import EVERYTHING, Claim, Row, with_reason
+from mnemoscope.replication.computed_study import legend_above, spread
 from mnemoscope.replication.learning_study import by_name
 from mnemoscope.replication.study import Finished, Preset, Study, Trial, listed
-from mnemoscope.replication.verdicts import Obstacle
 from mnemoscope.report.document import render_document
 from mnemoscope.report.provenance import citation_section, provenance_section
 from mnemoscope.studies.jang import reservoirs
@@ -79,7 +78,14 @@ class FlipFlopEvolution(Study):
             JANG("Fig 7b"),
             at_most(200, "the step of the figure in which it is already unstable"),
         ),
-        Claim(EVERYTHING, STABILITY_LOSS, "transcritical bifurcation", JANG("section 9")),
+        Claim(
+            EVERYTHING,
+            STABILITY_LOSS,
+            "transcritical bifurcation",
+            JANG("section 9"),
+            exactly(1, "1 for a transcritical bifurcation, 0 for another"),
+            reason="the network is odd, F(-x) = -F(x): branches leave the origin in pairs, by a pitchfork",
+        ),
         Claim(EVERYTHING, STABLE_AFTER, 8, JANG("section 6 and Fig 6"), exactly(8)),
     )
     presets: Mapping[str, Preset] = {
@@ -150,8 +156,7 @@ class FlipFlopEvolution(Study):
         losses = [outcome["origin_loses_stability"] for outcome in outcomes]
         losses = [loss for loss in losses if loss is not None]  # (step, bifurcation)
         bifurcations = listed(kind for _, kind in losses) or "none"
-        odd = "the network is odd, F(-x) = -F(x)"
-        untrained = listed(outcome["origin_at_published_gain"] for outcome in outcomes)
+        untrained = [outcome["origin_at_published_gain"] for outcome in outcomes]
         complete = sum(all(index == 1 for index in outcome["index_sum"]) for outcome in outcomes)
         events = [Counter(event["name"] for event in outcome["events"]) for outcome in outcomes]
         held, accuracy = [outcome["held"] for outcome in outcomes], min(outcome["accuracy"] for outcome in outcomes)
@@ -160,19 +165,22 @@ class FlipFlopEvolution(Study):
             self.row(trials, POINTS_BEFORE, before),
             self.row(trials, UNSTABLE_FROM, [step for step, _ in losses], "g"),
             self.row(trials, STABLE_AFTER, last, remark=f"of {listed(after)} points"),
-            self.claim(STABILITY_LOSS).not_compared(
-                f"{name}: {STABILITY_LOSS}", bifurcations, "", Obstacle.NO_NUMBER, odd
+            self.claim(STABILITY_LOSS).compare(  # the symmetry holds for every gain
+                f"{name}: {STABILITY_LOSS}", [float(kind == "transcritical") for _, kind in losses], bifurcations
             ),
-            Row(
-                f"{name}: unstable directions of the untaught origin, g = {PUBLISHED_GAIN:g}",
-                "0 (Fig 7a)",
-                untrained,
-                remark="at the published gain the untrained reservoir is not at rest",
-            ),
+            self._at_published_gain(untrained),
             Row(f"{name}: index sum 1 at all snapshots", "not checked", f"{complete} of {len(trials)}"),
             Row(f"{name}: bifurcations", "", "; ".join(_counted(counts) for counts in events)),
             self.row(trials, "corners held after the lesson", held, remark=f"sign accuracy {accuracy:.4f} or better"),
         ]
+
+    def _at_published_gain(self, unstable: Sequence[int]) -> Row:
+        """Return the row about the untrained origin at the gain of Table 1, from its eigenvalues."""
+        stable, name = [float(count == 0) for count in unstable], f"untrained, g = {PUBLISHED_GAIN:g}: {STABLE_BEFORE}"
+        directions = f"unstable directions of the origin: {listed(unstable)}"
+        row = self.claim(STABLE_BEFORE).compare(name, stable, listed(stable, "g"), directions)
+        saddle = f"at the gain of Table 1 the untrained origin is a saddle with {spread(unstable)} unstable directions"
+        return with_reason(row, f"{saddle}; at g = 0.9 it is stable") if 0.0 in stable else row
 
     def figure(self, results: Sequence[Finished]) -> Figure:
         first = results[0].result

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
+from statistics import fmean
 from time import process_time
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +20,7 @@ from mnemoscope.drawing.svg import COLOUR, inline_svg, style_page_axes
 from mnemoscope.lenses import Dynamics, FixedPoints, find_attractors, find_fixed_points
 from mnemoscope.lenses.fixed_points.composite_starts import Adaptive, Several
 from mnemoscope.lenses.fixed_points.starts import FromOutputs, FromTrajectories
-from mnemoscope.replication.agreement import chosen, exactly
-from mnemoscope.replication.claims import EVERYTHING, Claim, Row
+from mnemoscope.replication.claims import Claim, Row
 from mnemoscope.replication.computed_study import legend_above, spread
 from mnemoscope.replication.learning_study import by_name, count_seeds
 from mnemoscope.replication.study import Finished, Preset, Study, Trial, listed
@@ -28,7 +28,8 @@ from mnemoscope.report import NetworkPage, write_page
 from mnemoscope.report.document import Section
 from mnemoscope.report.markup import table_markup
 from mnemoscope.studies.jang import reservoirs
-from mnemoscope.studies.jang.reservoirs import JANG, Recipe, clamped_states, rounded_lists
+from mnemoscope.studies.jang.reservoir_claims import ACCURACY, CENTRE, CUBE, ERROR, INSIDE, OUTSIDE, TESSERACT
+from mnemoscope.studies.jang.reservoirs import Recipe, clamped_states, rounded_lists
 from mnemoscope.studies.jang.saddles import NEAR, SaddleConnection, saddle_connections
 
 if TYPE_CHECKING:
@@ -40,19 +41,6 @@ RANDOM_OUTPUTS = 200
 """Random outputs inside the cube of memories, and as many outside, from which a reservoir is released."""
 RELEASED_STEPS = 200
 """Steps after the release that the page shows."""
-FIXED_POINTS = Claim(
-    EVERYTHING,
-    "fixed points",
-    "9-26",
-    JANG("section 6: depending on the tolerance"),
-    chosen(9, 26, "the printed range"),
-)
-CUBE = (
-    Claim(EVERYTHING, "stable fixed points at the corners", 8, JANG("section 6 and Fig 6"), exactly(8)),
-    FIXED_POINTS,
-    Claim(EVERYTHING, "minutes for 20 points", 3, JANG("section 10.3")),
-)
-TESSERACT = (Claim(EVERYTHING, "stable fixed points at the corners", 16, JANG("section 7: a tesseract"), exactly(16)),)
 
 
 def _cases(starts: int, recipes: Mapping[str, Recipe]) -> dict[str, Any]:
@@ -154,18 +142,26 @@ class FlipFlopReservoir(Study):
 
         def corners_reached(where: str) -> Row:
             shares = [outcome["thrown"][where]["corner"] for outcome in outcomes]
-            quantity = f"random outputs {where} the cube that go to a corner"
-            return self.row(trials, quantity, shares, ".0%", f"of {RANDOM_OUTPUTS}")
+            return self.row(trials, INSIDE if where == "inside" else OUTSIDE, shares, ".0%", f"of {RANDOM_OUTPUTS}")
 
         index_sums = listed(outcome["index_sum"] for outcome in outcomes)
-        accuracy = listed((outcome["accuracy"] for outcome in outcomes), ".5f")
+        errors = [fmean(outcome["curve"]["error"]) for outcome in outcomes]
+        centres = [_centre(outcome) for outcome in outcomes]
         per_start = [outcome["search_cpu_seconds"] / max(outcome["starts"], 1) for outcome in outcomes]
         lesson = spread([outcome["lesson_seconds"] for outcome in outcomes])
         pairs = f"of {bits * 2 ** (bits - 1)} pairs of corners that differ in one bit"
         return [
             row("stable fixed points at the corners", "stable_corners", f"of {2**bits}; {count_seeds(trials)}"),
             row("fixed points", "points", f"index sums {index_sums}"),
-            Row(f"{name}: sign accuracy", "outputs follow", accuracy, remark="on the test, with fixed weights"),
+            self.row(
+                trials,
+                ACCURACY,
+                [outcome["accuracy"] for outcome in outcomes],
+                ".5f",
+                "on the test, with fixed weights",
+            ),
+            self.row(trials, ERROR, errors, ".2g", "mean |z - f| before the updates"),
+            self.row(trials, CENTRE, [centre for centre in centres if centre is not None], "d"),
             row("mean squared error", "mse", "on the test"),
             row("corners held when left alone", "held", f"of {2**bits}"),
             row("edges with a saddle", "edges", pairs),
@@ -206,6 +202,13 @@ def _search(cell: EchoState, inputs: Tensor, memories: Tensor, starts: int, seed
         ]
     )
     return find_fixed_points(dynamics, Adaptive(first, max_starts=starts), seed=seed, progress=progress)
+
+
+def _centre(outcome: Mapping[str, Any]) -> int | None:
+    """Return the number of unstable directions of the fixed point whose outputs are nearest to 0, if one is near."""
+    points = zip(outcome["outputs"], outcome["ups"], strict=True)
+    distance, unstable = min((max(map(abs, z)), ups) for z, ups in points)
+    return unstable if distance < NEAR else None
 
 
 def _stable_corners(fp: FixedPoints, z: Float[Tensor, "points bits"]) -> int:

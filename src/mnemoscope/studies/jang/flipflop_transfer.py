@@ -20,8 +20,9 @@ from torch import Tensor
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE, add_legend, style_page_axes
 from mnemoscope.replication.agreement import chosen, exactly
-from mnemoscope.replication.claims import Claim, Row, about, unpublished
+from mnemoscope.replication.claims import Claim, Row, about, unpublished, with_reason
 from mnemoscope.replication.study import Finished, Preset, Study, Trial, listed
+from mnemoscope.replication.verdicts import Verdict
 from mnemoscope.studies.jang import reservoirs
 from mnemoscope.studies.jang.reservoirs import JANG, LEFT_ALONE, Recipe, TrainedReservoir, mean_and_deviation
 from mnemoscope.studies.jang.tesseract import SHAPES, Geometry, geometry, random_view_shares, tesseract_edges
@@ -155,7 +156,15 @@ class FlipFlopTransfer(Study):
         )
         counts = ((along.count(count), shape) for count, shape in enumerate(SHAPES[bits], 1))
         shapes = ", ".join(f"{count} nearest to a {shape}" for count, shape in counts if count)
-        return self.compare(trials, claim, along, listed(along), f"{shapes}; in rates {listed(in_rates)}")
+        row = self.compare(trials, claim, along, listed(along), f"{shapes}; in rates {listed(in_rates)}")
+        pairs = [finished.result["views_apart"] for finished in trials if "views_apart" in finished.result]
+        if row.verdict in (Verdict.MATCHES, Verdict.NOT_COMPARED) or not pairs:
+            return row
+        return with_reason(
+            row,
+            f"the view follows the reservoir, not the initial readout: both networks of a reservoir are seen "
+            f"{fmean(pairs):.0f} degrees apart; the released code compares different reservoirs",
+        )
 
     def _edges(self, trials: Sequence[Finished], claim: Claim) -> Row:
         spreads, in_rates = (

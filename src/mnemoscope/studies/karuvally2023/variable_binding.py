@@ -14,7 +14,7 @@ from mnemoscope.inspection.variables import variables_section
 from mnemoscope.lenses import Variables, find_variables
 from mnemoscope.lenses.variables import angle_error
 from mnemoscope.registry.citations import Source
-from mnemoscope.replication.agreement import as_printed, at_least, exactly
+from mnemoscope.replication.agreement import at_least, exactly
 from mnemoscope.replication.claims import Claim, Row, Subject, about
 from mnemoscope.replication.learning_study import LearningStudy, finite
 from mnemoscope.replication.solving_study import differing_settings
@@ -146,23 +146,13 @@ def _size(variables: int, size: int, units: int) -> Subject:
     return about("", "", variables=variables, size=size, units=units, label=f"{variables} x {size}, {units} units")
 
 
-def _claims(subject: Subject, modes: int, section: str, angle: float | None = None) -> tuple[Claim, ...]:
-    """Return the claims of the theory about a network that solves the task.
-
-    `angle` is the published mean angle error.
-    """
+def _claims(subject: Subject, modes: int, section: str) -> tuple[Claim, ...]:
+    """Return the claims of the theory about a network that solves the task."""
     variables = int(subject["variables"] or 0)
-    published = []
-    if angle is not None:
-        table = NOTEBOOK("its table: 8 x 8, 128 units, no L2")
-        published = [
-            Claim(subject, "mean angle error", f"{angle:g}", table, as_printed(f"{angle:g}", low=0.0), "lower")
-        ]
     subspaces = PAPER(f"{section}: each variable in its subspace")
     return (
         Claim(subject, "variables", variables, PAPER(section), exactly(variables)),
         Claim(subject, "memory modes", modes, PAPER(f"{section}; the cycles of F"), exactly(modes)),
-        *published,
         Claim(
             subject,
             "signs decoded",
@@ -228,7 +218,7 @@ class RepeatCopy(SolvedStudy):
     claims = (
         *_claims(_size(5, 4, 64), 20, "section 9"),
         *_claims(_size(8, 4, 96), 32, "section 9"),
-        *_claims(_size(8, 8, 128), 64, "section 9", 0.0005),
+        *_claims(_size(8, 8, 128), 64, "section 9"),
     )
     presets = _presets("Three", networks)
 
@@ -246,7 +236,7 @@ class ComposeCopy(SolvedStudy):
     }
     claims = (
         *_claims(_size(5, 5, 75), 15, "section 10"),
-        *_claims(_size(8, 8, 128), 36, "section 10", 0.0055),
+        *_claims(_size(8, 8, 128), 36, "section 10"),
     )
     presets = _presets("Two", networks, rule="compose")
 
