@@ -3,8 +3,8 @@
     python benchmarks/recall_networks.py        train the networks first, in runs/recall
     python benchmarks/recall.py --keep          predict, measure, write benchmarks/results/recall.{json,md,png}
 
-`--share 1/3` measures a third of them, and `--merge runs/bench/recall.*.json` puts the shares
-together.
+`--share 1/3` measures a third of them and `--only "kda, convolution"` those whose name begins so;
+`--merge FILES` puts the files together, where a network of a later file replaces that of an earlier one.
 
 For every network and every number of pairs, the table compares the measured accuracy with four predictions, from the
 crudest to the one of `ms.recall_interference`:
@@ -37,7 +37,7 @@ from mnemoscope.drawing.palette import LIGHT
 from mnemoscope.lenses.interference.ratio import accuracy_at
 from mnemoscope.tasks import KeyValueRecall
 from mnemoscope.training import load_model
-from recall_networks import ROOT, is_new, trained
+from recall_networks import ROOT, configurations, stage_of, trained
 
 PAIRS = (4, 8, 12, 16, 24, 32, 48, 64)
 METHODS = ("mean ratio", "ratio", "Gaussian", "drawn")
@@ -54,18 +54,23 @@ def main() -> None:
     parser.add_argument("--sequences", type=int, default=128, help="test sequences of each number of pairs")
     parser.add_argument("--draws", type=int, default=8, help="exchanges of the values of each sequence")
     parser.add_argument("--share", default="0/1", help="part of the networks: 1/3 is the second of three shares")
+    parser.add_argument("--only", default="", help="measure the networks whose name begins so")
     parser.add_argument("--merge", type=Path, nargs="*", help="JSON files of several shares, instead of measuring")
     options = parser.parse_args()
     torch.set_num_threads(1)
     results = folder(options.keep)
     if options.merge:
         parts = [json.loads(path.read_text()) for path in options.merge]
-        networks = sorted((each for part in parts for each in part["networks"]), key=lambda each: each["order"])
+        latest = {each["name"]: each for part in parts for each in part["networks"]}
+        networks = sorted(latest.values(), key=lambda each: each["order"])
         sequences = parts[0]["sequences"]
     else:
         share, shares = (int(number) for number in options.share.split("/"))
-        chosen, sequences = [*enumerate(trained(options.root).items())][share::shares], options.sequences
-        networks = [measured(order, *case, sequences, options.draws) for order, case in chosen]
+        found = [case for case in trained(options.root).items() if case[0].startswith(options.only)]
+        sequences, places = options.sequences, list(configurations("cpu"))
+        networks = [
+            measured(places.index(name), name, path, sequences, options.draws) for name, path in found[share::shares]
+        ]
         if shares > 1:
             write_json(results / f"recall.{share}.json", sequences=sequences, networks=networks)
             return
@@ -98,7 +103,7 @@ def measured(order: int, name: str, path: Path, sequences: int, draws: int) -> d
         "name": name,
         "family": family,
         "kind": kind or "bare",
-        "new": is_new(name),
+        "opposing": list(recall.opposing_layers),
         "run": path.name,
         "layer": recall.recalling_layer,
         "measured": rounded(recall.measured.mean(1)),
@@ -155,7 +160,8 @@ def rms(networks: list[dict[str, Any]], method: str) -> float:
 def report(networks: list[dict[str, Any]], sequences: int) -> str:
     """Return the tables."""
     known = learned(networks)
-    old, new = ([each for each in known if each["new"] is kind] for kind in (False, True))
+    stages = ("chosen", "first test", "second test")
+    old, new, further = ([each for each in known if stage_of(each["name"]) == stage] for stage in stages)
     lines = [
         "# Recall of many pairs, predicted from interference",
         "",
@@ -170,9 +176,16 @@ def report(networks: list[dict[str, Any]], sequences: int) -> str:
         "",
         "## New networks",
         "",
-        "Other seeds and recipes, measured once, after the form was chosen.",
+        "Other seeds and recipes, measured after the form was chosen. The part of a value in a convolution and the "
+        "warning of cancelling layers were corrected on them.",
         "",
         *table(new),
+        "",
+        "## Second test",
+        "",
+        "Networks that were trained and measured once, after this correction.",
+        "",
+        *table(further),
         "",
         "## All networks",
         "",

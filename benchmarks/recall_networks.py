@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import time
 from argparse import ArgumentParser
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -48,15 +49,38 @@ WIDE: dict[str, dict[str, Any]] = {
 SEEN_TWICE = ("retnet", "mamba2", "gla", "hgrn2", "mlstm", "deltanet", "gated-deltanet")
 """Families with two bare networks among those on which the form of the prediction was chosen; the others have one."""
 
+FURTHER: dict[str, tuple[int, ...]] = {
+    "kda, convolution": (2, 3, 4, 5, 6, 7),
+    "retnet, 2 wide layers": (2, 3),
+    "gla, 2 wide layers": (2,),
+    "gated-deltanet, convolution": (2,),
+    "mamba2, convolution": (2,),
+    "deltanet, convolution": (2,),
+    "retnet, 2 layers": (2,),
+    "gla, 2 layers": (2,),
+}
+"""Further seeds, which were trained after the first test."""
+EXAMINED = ("kda, convolution 2", "kda, convolution 3", "kda, convolution 4")
+"""Those on which the error of KDA was examined."""
 
-def is_new(name: str) -> bool:
-    """Return whether a network was not yet seen when the form of the prediction was chosen.
+Stage = Literal["chosen", "first test", "second test"]
 
-    >>> is_new("gla 1"), is_new("kda 1"), is_new("gla, 2 layers 0"), is_new("gla, 2 wide layers 0")
-    (False, True, False, True)
+
+def stage_of(name: str) -> Stage:
+    """Return whether the form of the prediction was chosen on a network, or it served to test that form.
+
+    The networks of the first test served to correct the form, which the second test then tests.
+
+    >>> stage_of("gla 1"), stage_of("kda 1"), stage_of("gla, 2 layers 0"), stage_of("gla, 2 wide layers 0")
+    ('chosen', 'first test', 'chosen', 'first test')
+    >>> stage_of("kda, convolution 4"), stage_of("kda, convolution 5")
+    ('first test', 'second test')
     """
     kind, _, seed = name.rpartition(" ")
-    return int(seed) > int(kind in SEEN_TWICE) or kind in WIDE or kind == "rwkv7, convolution"
+    if int(seed) in FURTHER.get(kind, ()) and name not in EXAMINED:
+        return "second test"
+    new = int(seed) > int(kind in SEEN_TWICE) or kind in WIDE or kind == "rwkv7, convolution"
+    return "first test" if new else "chosen"
 
 
 def configurations(device: str) -> dict[str, ms.RunConfig]:
@@ -73,7 +97,8 @@ def configurations(device: str) -> dict[str, ms.RunConfig]:
     for seed in range(2):
         for name, options in WIDE.items():
             made[f"{name} {seed}"] = _configuration("blocks", options, seed, device, apart=True, wide=True)
-    return made
+    further = {f"{kind} {seed}": (made[f"{kind} 0"], seed) for kind, seeds in FURTHER.items() for seed in seeds}
+    return made | {name: replace(config, seed=seed) for name, (config, seed) in further.items()}
 
 
 def _configuration(

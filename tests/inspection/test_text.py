@@ -8,11 +8,11 @@ import torch
 
 import mnemoscope as ms
 from mnemoscope.cli import main
-from mnemoscope.inspection import duration
+from mnemoscope.inspection import duration, past_inputs
 from mnemoscope.inspection.options import InspectionOptions
 from mnemoscope.inspection.page import LoadedRun
 from mnemoscope.inspection.run import _duration
-from mnemoscope.inspection.text import character_labels, encode_text
+from mnemoscope.inspection.text import _fitting, add_text, character_labels, encode_text
 from mnemoscope.tasks import Copy, PennTreebank
 from tests.cells.tiny_models import causal_model
 from tests.slow import SLOW
@@ -55,6 +55,19 @@ def test_the_page_of_a_character_run_shows_characters(monkeypatch):
     assert found.measured_influence is not None  # of the test trials
     with pytest.raises(ValueError, match="this run has none"):
         _duration(run_of(ms.cells.GRU(50, 4), text="A dog"), test_trials, duration.Duration())
+
+
+def test_a_long_text_is_cut_to_what_takes_some_seconds(monkeypatch):
+    run = run_of(ms.networks.mamba2(50, 4, heads=1))
+    monkeypatch.setattr(past_inputs, "BUDGET", past_inputs._work(run.model, encode_text(TASK, "dog")))
+    found = duration.Duration()
+    add_text(found, run, "A dog's life")
+    assert found.influence.labels == found.transitions.labels[0] == ("a", "_", "d")
+    assert found.sections()[0].lead.startswith("The page shows the first 3 of 12 characters of the text, since more")
+    tokens = torch.arange(10).unsqueeze(1)
+    assert _fitting(tokens, 10, "tokens") == (tokens, "")
+    full = InspectionOptions(full=True)
+    assert past_inputs.affordable_steps(run.model, encode_text(TASK, "a dog"), full) == 5
 
 
 def test_a_model_of_transformers_needs_a_text(tmp_path):

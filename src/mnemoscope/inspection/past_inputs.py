@@ -91,6 +91,13 @@ def find_past_inputs(
     return influence(network, some, labels=labels, lengths=steps, seed=options.seed)
 
 
+def affordable_steps(network: Cell | Model, inputs: Num[Tensor, "time batch ..."], options: InspectionOptions) -> int:
+    """Return how many steps of one sequence take some seconds; all of them if the options ask for everything."""
+    return (
+        len(inputs) if options.full else min(len(inputs), int((BUDGET / _work(network, inputs)) ** 0.5 * len(inputs)))
+    )
+
+
 @torch.no_grad()
 def _work(network: Cell | Model, inputs: Tensor) -> float:
     """Return multiplications and additions for one sequence: all pairs of steps of every head."""

@@ -9,14 +9,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mnemoscope.base.array_types import Float
+from mnemoscope.base.array_types import Float, Num
 from mnemoscope.cells import as_cell
+from mnemoscope.inspection.cost import HOW_TO_MEASURE
 from mnemoscope.inspection.duration import Duration, add_past_inputs, add_transitions
 from mnemoscope.inspection.options import InspectionOptions
 from mnemoscope.inspection.page import LoadedRun
-from mnemoscope.inspection.past_inputs import has_affine_layers
+from mnemoscope.inspection.past_inputs import affordable_steps, has_affine_layers
 from mnemoscope.inspection.result import Inspection
 from mnemoscope.inspection.tokens import inspect_tokens
+from mnemoscope.report import sentences
 from mnemoscope.tasks.task import Task
 
 
@@ -60,6 +62,9 @@ def add_text(found: Duration, run: LoadedRun, text: str) -> None:
         raise ValueError(
             "A text shows what layers that are affine in their state keep, and this run has none: omit it."
         )
+    inputs, remark = _fitting(inputs, affordable_steps(run.model, inputs, run.options), "characters")
+    if remark:
+        found.explain("Text", remark)
     labels = character_labels(run.task, inputs)
     add_past_inputs(found, run.model, inputs, run.options, None, labels)
     add_transitions(found, run.model, inputs, run.options, None, labels)
@@ -84,9 +89,19 @@ def inspect_pretrained(folder: Path, options: InspectionOptions) -> Inspection:
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
     model = transformers.AutoModelForCausalLM.from_pretrained(folder, local_files_only=True).eval()
     tokens = tokenizer(options.text, return_tensors="pt").input_ids
-    name = f"{type(model).__name__} in {folder.name}"
-    found = inspect_tokens(as_cell(model), tokens, labels=tokenizer, name=name, options=options)
-    return replace(found, default_page=folder / "page.html")
+    name, cell = f"{type(model).__name__} in {folder.name}", as_cell(model)
+    cut, remark = _fitting(tokens.T, affordable_steps(cell.time_first(), tokens.T, options), "tokens")
+    found = inspect_tokens(cell, cut.T, labels=tokenizer, name=name, options=options)
+    content = replace(found.content, lead=sentences(found.content.lead, remark))
+    return replace(found, content=content, default_page=folder / "page.html")
+
+
+def _fitting(inputs: Num[Tensor, "time 1 ..."], steps: int, unit: str) -> tuple[Num[Tensor, "kept 1 ..."], str]:
+    """Return the first steps of a text, and a remark if there are more; "" otherwise."""
+    if steps == len(inputs):
+        return inputs, ""
+    remark = f"The page shows the first {steps:,} of {len(inputs):,} {unit} of the text, since more take long."
+    return inputs[:steps], f"{remark} {HOW_TO_MEASURE}"
 
 
 def _transformers() -> Any:

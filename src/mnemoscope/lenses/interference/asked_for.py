@@ -22,7 +22,9 @@ def own_parts(
     """Return, for each layer, the part of the values written before a step that the input asked for there makes.
 
     A layer that reads the inputs of the network writes it at its own step, and a convolution spreads it over the next
-    steps: its part is the difference to the values without its projection. Layers above other layers are not linear in
+    steps: its part is the difference to the values without its projection. A nonlinearity follows the convolution, so
+    that both parts of such a write depend on each other: if its part is the larger one, it counts as the whole write,
+    neighbours included. Layers above other layers are not linear in
     it, and have it in all later values. There, its part is the difference to the mean of the values with this input
     replaced by those that other sequences have at the same step.
     """
@@ -56,7 +58,10 @@ def _reads_inputs(layer: AffineLayer, xs: Tensor) -> bool:
 def _written_from_input(
     layer: AffineLayer, trials: RecallTrials, step: int
 ) -> Inexact[Tensor, "batch heads writes values"]:
-    """Return the part of the values before a step that the input asked for makes, in a layer that reads the inputs."""
+    """Return the part of the values before a step that the input asked for makes, in a layer that reads the inputs.
+
+    A write that it makes mostly, by the squared length of all heads, counts as a whole.
+    """
     sources, micro, inputs = trials.sources[step], layer.parts.micro_steps, layer.inputs
     assert inputs is not None
     written = values_written(layer)[:, :, : step * micro]
@@ -66,7 +71,9 @@ def _written_from_input(
         return written * own[:, None, :, None]
     projected = inputs.project(inputs.xs[:step])
     projected = projected.masked_fill((steps.unsqueeze(1) == sources).unsqueeze(-1), 0.0)
-    return written - _by_write(layer.core.parts(inputs.mix(projected)).values, micro)
+    own = written - _by_write(layer.core.parts(inputs.mix(projected)).values, micro)
+    larger, smaller = (part.abs().square().sum((1, 3), keepdim=True) for part in (own, written - own))
+    return torch.where(larger > smaller, written, own)
 
 
 def _replaced(trials: RecallTrials, step: int) -> Float[Tensor, "step sequences features"]:

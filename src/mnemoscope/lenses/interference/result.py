@@ -10,9 +10,12 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
-from mnemoscope.lenses.bootstrap import bootstrap_interval, widen_certain
+from mnemoscope.lenses.bootstrap import bootstrap_interval, ratio_interval, widen_certain
 from mnemoscope.lenses.interference.moments import ValueMoments
 from mnemoscope.lenses.result import Result
+
+CANCELLED = 0.5
+"""Share of the wrong answers that are right without a layer, from which it counts as one that cancels others."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -61,13 +64,17 @@ class RecallInterference(Result):
 
     @property
     def opposing_layers(self) -> tuple[str, ...]:
-        """Names of the layers without whose part of the value asked for more answers are right, at the fewest pairs.
+        """Names of the layers without which most wrong answers would be right, at the fewest pairs.
 
         Such a layer cancels what another reads, and the prediction depends on how exactly it does: do not rely on it.
-        A layer counts if the 95% interval of the difference, by a bootstrap over sequences, is above 0.
+        A layer counts if more than the share `CANCELLED` of the wrong answers are right after its part of the value
+        asked for is erased, and if that gains answers at all, both by the 95% interval over sequences.
         """
-        low, _ = bootstrap_interval((self.without[0] - self.measured[0]).T)
-        return tuple(name for name, edge in zip(self.layers, low.tolist(), strict=True) if edge > 0)
+        gained = (self.without[0] - self.measured[0]).T  # (sequences, layers)
+        share, _ = ratio_interval(gained, (1 - self.measured[0]).unsqueeze(1).expand_as(gained))
+        gain, _ = bootstrap_interval(gained)
+        opposes = (share > CANCELLED) & (gain > 0)
+        return tuple(name for name, found in zip(self.layers, opposes.tolist(), strict=True) if found)
 
     @property
     def errors(self) -> Float[Tensor, " numbers"]:
