@@ -80,6 +80,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--processes", type=int, default=4, help="trainings side by side on one device")
     parser.add_argument("--rows", type=Path, nargs="+", metavar="FILE", help="files with rows of --one")
+    parser.add_argument("--commit", default="unknown", help="commit with which the rows of --rows were made")
     parser.add_argument("--one", nargs=2, metavar=("VARIANT", "SEED"), help="train one network, and print its row")
     options = parser.parse_args()
     if options.one:
@@ -93,7 +94,11 @@ def main() -> None:
         of_variant = [row for row in rows if row["variant"] == variant]
         diverged = sum("diverged" in row for row in of_variant)
         print(f"{variant}: {sum(map(succeeded, of_variant))} of {len(of_variant)} succeed, {diverged} diverge")
-    write_json(folder(options.keep) / "screened_divergence.json", environment=found, rows=rows)
+    made_by = {"environment": found[0] if len(found) == 1 else found}
+    if options.rows:
+        one = f"python benchmarks/screened_divergence.py --device {options.device} --steps {options.steps} --one"
+        made_by |= {"command": f"{one} VARIANT SEED, for each row", "commit": options.commit}
+    write_json(folder(options.keep) / "screened_divergence.json", **made_by, rows=rows)
 
 
 def _read(paths: Sequence[Path]) -> list[dict[str, Any]]:

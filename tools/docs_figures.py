@@ -29,7 +29,6 @@ ROOT = Path(__file__).parent.parent
 FIGURES = ROOT / "docs" / "figures"
 NAMES = (
     "transfer-copy.paper",
-    "denoise.paper",
     "relational-cognitive.paper",
     "relational-cognitive.published",
     "matrix-copy.cpu",

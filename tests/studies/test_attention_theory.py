@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from tools import attention_tables
 
 from mnemoscope.lenses.attention import chi, linear_norms, polynomial, sparse_uniform
 from mnemoscope.networks import memrnn, relrnn
@@ -107,3 +108,8 @@ def test_as_many_sequences_as_published_in_larger_batches_are_compared():
     assert denoise.STUDY.summarise([trial])[0].verdict == "matches"
     shorter = finished(denoise.STUDY, "exprnn, delay 300", preset="paper", accuracy=0.25, steps=15_624)
     assert denoise.STUDY.summarise([shorter])[0].verdict == "not compared"
+
+
+def test_the_tables_of_the_page_are_those_of_the_results():
+    page = attention_tables.PAGE.read_text()
+    assert attention_tables.rewritten(page) == page, "run python -m tools.attention_tables"
