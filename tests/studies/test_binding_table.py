@@ -6,6 +6,7 @@ import pytest
 
 from mnemoscope.base.tensor_files import read_tensors
 from mnemoscope.replication import Finished
+from mnemoscope.replication.verdicts import Obstacle, Verdict
 from mnemoscope.studies.karuvally2023 import binding_table, epochs
 from mnemoscope.studies.karuvally2023.binding_table import STUDY, THRESHOLDS
 from mnemoscope.training import load_model
@@ -68,6 +69,15 @@ def test_each_seed_counts_with_the_better_of_its_trainings():
     assert "stages end at 0.98: last weights 0.7, evaluated epoch 0.998" in accuracy.remark
     assert "3 of 4 networks learned the task, 2 of them" in angle.remark
     assert STUDY.figure(results).axes
+
+
+def test_means_that_seeds_may_explain_decide_nothing():
+    def verdict(*accuracies):
+        return STUDY.summarise([finished(0.9, seed, each) for seed, each in enumerate(accuracies, 1)])[0].judgement
+
+    assert verdict(0.9, 1.0, 0.95).obstacle is Obstacle.UNDECIDED  # 1.00 was published
+    assert verdict(0.9, 0.9, 0.91).verdict is Verdict.WORSE
+    assert verdict(0.9).verdict is Verdict.WORSE
 
 
 def test_many_values_are_written_as_mean_and_range():

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
-from math import isnan
+from math import isnan, sqrt
 from pathlib import Path
-from statistics import mean
+from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -22,6 +22,7 @@ from mnemoscope.replication.claims import Claim, Row, Subject, about
 from mnemoscope.replication.computed_study import plain_powers, spread
 from mnemoscope.replication.learning_study import finite
 from mnemoscope.replication.study import Finished, Preset, Trial, listed
+from mnemoscope.replication.verdicts import Judgement, Obstacle, Verdict, not_compared
 from mnemoscope.studies.karuvally2023.epochs import SaveEpochs, evaluated_accuracy, load_epoch
 from mnemoscope.studies.karuvally2023.variable_binding import (
     CURRICULUM,
@@ -65,6 +66,8 @@ PUBLISHED = replace(
 """Published recipe."""
 THRESHOLDS = (0.9, 0.98)
 """Accuracies at which a stage of the curriculum ended: the table has the better one of two trainings for each seed."""
+PUBLISHED_SEEDS = 20
+"""Number of seeds behind each published mean."""
 LENS_SEEDS = 5
 """Highest seed whose networks are searched for variables, which takes seconds each."""
 TEST_BATCHES = 10
@@ -225,7 +228,11 @@ class BindingTable(BindingStudy):
         if claim is None:
             return Row(name, "", ours, remark=remark)
         seeds, stable = ({each.trial.seed for each in some} for some in (trials, finite(trials)))
-        return self.compare(trials, claim, measured, ours, remark, name, diverged=len(seeds - stable))
+        row = self.compare(trials, claim, measured, ours, remark, name, diverged=len(seeds - stable))
+        undecided = _undecided(claim, measured)
+        return (
+            replace(row, judgement=undecided) if undecided and row.verdict in (Verdict.BETTER, Verdict.WORSE) else row
+        )
 
     def as_published(self, trial: Trial) -> bool:
         names = ("steps", "batch_size", "learning_rate", "schedule")
@@ -255,6 +262,21 @@ class BindingTable(BindingStudy):
         plain_powers(axes.yaxis)
         add_legend(axes, "upper left")
         return figure
+
+
+def _undecided(claim: Claim, measured: Sequence[float]) -> Judgement | None:
+    """Return the judgement that the seeds do not decide, if two means of seeds may well differ by that much.
+
+    The table prints no spread: that of its seeds is taken to be ours.
+    """
+    if claim.agreement is None or len(measured) < 2:
+        return None
+    apart = abs(mean(measured) - float(claim.value))
+    reach = 2 * stdev(measured) * sqrt(1 / len(measured) + 1 / PUBLISHED_SEEDS)
+    if apart > reach:
+        return None
+    reason = f"the means differ by {apart:.2g}, less than two standard errors of their difference, {reach:.2g}"
+    return not_compared(Obstacle.UNDECIDED, reason)
 
 
 def _brief(values: Sequence[float], form: str) -> str:
