@@ -22,6 +22,7 @@ from mnemoscope.training.interruption import Interruption
 from mnemoscope.training.metrics_file import MetricsFile
 from mnemoscope.training.reinforcement.actor_critic import ActorCritic
 from mnemoscope.training.reinforcement.environments import Environments, MakeEnvironment
+from mnemoscope.training.reinforcement.episode_states import with_empty_rows, without_empty_rows
 from mnemoscope.training.reinforcement.grid.rooms import BatchedRoom
 from mnemoscope.training.reinforcement.parallel_environments import ParallelEnvironments
 from mnemoscope.training.reinforcement.ppo import PPO
@@ -203,7 +204,8 @@ def _save_checkpoint(
 ) -> None:
     """Write the checkpoint; seeds follow from the number of rollouts done."""
     assert progress.running is not None
-    tensors = {**network_tensors(agent, optimiser, progress.state), "running": progress.running}
+    state = without_empty_rows(agent.cell, progress.state)  # of 256 episodes, few are as long as the longest
+    tensors = {**network_tensors(agent, optimiser, state), "running": progress.running}
     tensors |= {f"position.{name}": tensor for name, tensor in environments.position().items()}
     counters = {"rollouts": progress.rollouts, "seconds": progress.seconds, "metrics_size": progress.metrics_size}
     write_tensors(path, tensors, {"ppo": asdict(ppo), "counters": counters})
@@ -218,7 +220,8 @@ def _restore_checkpoint(
         changed = ", ".join(name for name, value in asdict(ppo).items() if header["ppo"].get(name) != value)
         raise ValueError(f"{path} belongs to a run with other settings ({changed}); start again with overwrite=True.")
     done = checked_counters(header["counters"], _Progress, path)
-    done.state = restore_network(agent, optimiser, tensors, path, learned=done.rollouts > 0)
+    state = restore_network(agent, optimiser, tensors, path, learned=done.rollouts > 0)
+    done.state = with_empty_rows(agent.cell, state)
     environments.restore(with_prefix("position.", tensors))
     done.running = tensors["running"].to(torch.float32)
     return done

@@ -55,3 +55,17 @@ def pack_slots(cell: Cell, state: State) -> State:
         if (tensor := getattr(state, name, None)) is not None
     }
     return state._replace(**packed)
+
+
+def without_empty_rows(cell: Cell, state: State) -> State:
+    """Return a state that grows with the rows of its filled slots only, (rows, width), for a file; others unchanged."""
+    return state._replace(rows=state.rows[state.filled > 0]) if cell.grows else state
+
+
+def with_empty_rows(cell: Cell, state: State) -> State:
+    """Return the state of which `without_empty_rows` was made, with zeros in empty slots."""
+    if not cell.grows:
+        return state
+    rows = state.rows.new_zeros(*state.filled.shape, state.rows.shape[-1])
+    rows[state.filled > 0] = state.rows
+    return state._replace(rows=rows)
