@@ -56,6 +56,8 @@ def test_other_layers_are_passed_through():
         affine_layers(slstm, torch.randn(5, 2, 3))
     with pytest.raises(ValueError, match="at least one sequence, but the batch is empty"):
         affine_layers(stack, torch.randn(5, 0, 3))
+    with pytest.raises(ValueError, match="hold NaN or infinite values; for sequences of unequal length"):
+        affine_layers(stack, torch.full((4, 2, 3), torch.nan))
 
 
 def test_a_model_encodes_its_inputs_and_padding_changes_nothing():

@@ -213,6 +213,14 @@ def test_padding_changes_nothing_and_sequences_that_have_ended_are_left_out():
     assert alone.fitted + alone.reached.shape[1] == int(kept.sum())
 
 
+def test_inputs_with_nan_are_refused_unless_they_are_padding():
+    cell, inputs, readout, _ = planted()
+    inputs = inputs.clone()
+    inputs[-1, 0] = torch.nan
+    with pytest.raises(ValueError, match="hold NaN or infinite values"):
+        ms.measure_intervention(cell, inputs, LABELS, at=AT, readout=readout)
+
+
 def test_nothing_to_look_for_is_reported_instead_of_a_ratio():
     cell, inputs, _, _ = planted()
     found = ms.measure_intervention(cell, inputs, LABELS, at=AT, readout=lambda outputs: 0 * outputs, answers="classes")

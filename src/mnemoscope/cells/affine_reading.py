@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
@@ -50,6 +51,8 @@ def affine_layers(
     if not given.xs.shape[1]:
         raise ValueError("Exact lenses need at least one sequence, but the batch is empty.")
     xs = without_masked(given.xs, given.mask)
+    if not torch.isfinite(xs).all():
+        raise ValueError("The inputs hold NaN or infinite values; for sequences of unequal length, pass lengths=[...].")
     if isinstance(network, Model):
         xs = network.encode(xs)
     layers = cell.time_first().affine_layers(xs, start_state(cell, xs, state))

@@ -51,6 +51,8 @@ def read_sequences(
             f"Append an input to see the effect on the last answer."
         )
     counts = torch.ones(steps, batch, dtype=torch.bool) if given.mask is None else given.mask.cpu()
+    if not torch.isfinite(xs if present is None else xs[present.to(xs.device)]).all():
+        raise ValueError("The inputs hold NaN or infinite values; for sequences of unequal length, pass lengths=[...].")
     going_on = torch.ones(batch, dtype=torch.bool)
     if present is not None:
         counts, going_on = counts & present.cpu(), present.cpu()[at + 1]
