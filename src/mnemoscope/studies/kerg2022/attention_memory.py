@@ -141,7 +141,7 @@ class AttentionMemory(ComputedStudy):
             style_page_axes(axes)
         panels["loop"].set_ylabel("MB per sequence")
         lines, labels = panels["loop"].get_legend_handles_labels()
-        legend_above(figure, 6, dict(zip(labels, lines, strict=True)))
+        legend_above(figure, 3, dict(zip(labels, lines, strict=True)))
         return figure
 
 

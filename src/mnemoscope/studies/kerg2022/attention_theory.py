@@ -141,7 +141,7 @@ class AttentionTheory(ComputedStudy):
         return rows
 
     def figure(self, results: Sequence[Finished]) -> Figure:
-        figure = new_figure(7.2, 4.2)
+        figure = new_figure(7.2, 5.0)
         axes = figure.add_subplot()
         groups = by_name([each for each in results if "norm" in each.result])
         for (name, trials), colour in zip(groups.items(), colours(), strict=False):
@@ -153,7 +153,7 @@ class AttentionTheory(ComputedStudy):
             plain_powers(axis)
         style_page_axes(axes)
         lines, labels = axes.get_legend_handles_labels()
-        legend_above(figure, 2, dict(zip(labels, lines, strict=True)))
+        legend_above(figure, 1, dict(zip(labels, lines, strict=True)))
         return figure
 
 
