@@ -38,6 +38,7 @@ def test_the_weights_of_the_evaluated_epoch_are_measured(tmp_path, monkeypatch):
     }
     folder = tmp_path / "studies" / "binding-table" / "paper" / "trial"  # as runs of other studies may be copied
     result = STUDY.run(replace(trial, settings={**trial.settings, **quick}), folder, progress=False)
+    assert "curve" not in result
     (run,) = folder.glob("*/*/result.json")
     accuracies = [read_tensors(run.parent / f"epoch_{epoch}.safetensors")[1]["accuracy"] for epoch in range(1, 8)]
     assert result["epoch"] == epochs.evaluated_epoch(accuracies)

@@ -161,6 +161,11 @@ class BindingTable(BindingStudy):
                 grid.append(replace(trial, settings={**trial.settings, "cell_options": options}))
         return grid
 
+    def run(self, trial: Trial, folder: Path, progress: bool) -> dict[str, Any]:
+        """Train and measure a network; hundreds of learning curves would make the results long."""
+        result = super().run(trial, folder, progress)
+        return {name: value for name, value in result.items() if name != "curve"}
+
     def callbacks(self, trial: Trial) -> Sequence[Callback]:
         return [SaveEpochs()] if trial.settings["steps"] == PUBLISHED.steps else []
 
