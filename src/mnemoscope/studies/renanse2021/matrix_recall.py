@@ -28,9 +28,6 @@ PUBLISHED: dict[str, dict[str, Any]] = {
 """Networks of Table 1: four layers of 20 x 20 with 120 slots of 6 x 6, and three of 20 x 20 with a recurrent output."""
 MATNTM, MATRIX_RNN = PUBLISHED["matntm"], {"matrix-rnn": PUBLISHED["matrix-rnn"]}
 LEARNING = {"matntm": {**MATNTM, **tape.MIXED}, **MATRIX_RNN}
-STAGES = {"matntm": {**MATNTM, "learning_rate": 2e-4, "task_options": {"curriculum": "3 5 7", "mixed": True}}}
-"""Recipe of ours: a higher rate, and short lists first, from three items on, since with two the answer is always the
-second one and nothing need be looked up."""
 LIMITED = {"matntm": {**MATNTM, "cell_options": {**MATNTM["cell_options"], **tape.LIMIT}}}
 ITEMS = (12, 15, 20)
 """Lengths of test lists that are longer than those of training."""
@@ -111,10 +108,10 @@ class MatrixRecallStudy(TapeStudy):
             SEEDS,
         ),
         "paper": Preset(
-            "Networks as published, recipe of ours for MatNTM: RMSprop at 0.0002, with short lists first and mixed "
-            "lengths in a batch, until no bit is wrong; at most 200,000 iterations, as published; Matrix RNN as "
-            "published, on a GPU; five seeds.",
-            {"networks": STAGES | MATRIX_RNN, "changes": {**OURS, "device": "cuda"}},
+            "As published, until no bit is wrong, for at most 200,000 iterations on a GPU; five seeds. Short lists first do "
+            "not help: from three items on, mixed, at 0.0002, seeds 0 and 1 had 4.4 and 4.9 wrong bits after 10,000 "
+            "iterations, where the published recipe had 0.2 and 0.0.",
+            {"networks": PUBLISHED, "changes": {**OURS, "device": "cuda"}},
             SEEDS,
         ),
         "published": Preset(
