@@ -108,9 +108,9 @@ class MatrixRecallStudy(TapeStudy):
             SEEDS,
         ),
         "paper": Preset(
-            "As published, until no bit is wrong, for at most 200,000 iterations on a GPU; five seeds. Short lists first "
-            "do not help: from three items on, mixed, at 0.0002, seeds 0 and 1 had 4.4 and 4.9 wrong bits after 10,000 "
-            "iterations, where the published recipe had 0.2 and 0.0.",
+            "As published, until no bit is wrong, for at most 200,000 iterations on a GPU; five seeds. Short lists "
+            "first do not help: from three items on, mixed, at 0.0002, seeds 0 and 1 had 4.4 and 4.9 wrong bits after "
+            "10,000 iterations, where the published recipe had 0.2 and 0.0.",
             {"networks": PUBLISHED, "changes": {**OURS, "device": "cuda"}},
             SEEDS,
         ),
