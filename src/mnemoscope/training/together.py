@@ -17,6 +17,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from mnemoscope.base.array_types import Float, Int
 from mnemoscope.base.files import write_json
@@ -178,14 +179,20 @@ class _Group:
         ) -> tuple[Tensor, Tensor, Tensor]:
             return functional_call(self._objective, (weights, buffers), batch)
 
-        return torch.vmap(outcome, randomness="different")(self._weights, self._buffers, *problems)
+        with sdpa_kernel(SDPBackend.MATH):  # the fused kernels refuse the strides of stacked networks on a GPU
+            return torch.vmap(outcome, randomness="different")(self._weights, self._buffers, *problems)
 
     @torch.no_grad()
     def evaluate(self, problems: _Problems) -> Float[Tensor, "2 networks"]:
         """Return loss and accuracy of each network in evaluation mode."""
+        fast = torch.backends.mha.get_fastpath_enabled()
+        torch.backends.mha.set_fastpath_enabled(False)  # it has no rule for stacked networks
         self._objective.eval()
-        _, loss, accuracy = self.outcomes(problems)
-        self._objective.train()
+        try:
+            _, loss, accuracy = self.outcomes(problems)
+        finally:
+            torch.backends.mha.set_fastpath_enabled(fast)
+            self._objective.train()
         return torch.stack([loss, accuracy])
 
     def run(self, problems: _Problems) -> Float[Tensor, "2 networks"]:
