@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
-from math import ceil
+from math import ceil, fsum, sqrt
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from mnemoscope.replication.claims import Claim, Row, Subject, about
 from mnemoscope.replication.computed_study import legend_above
 from mnemoscope.replication.learning_study import KEPT_POINTS, by_name, colours, finite
 from mnemoscope.replication.study import Finished, Preset, Study, Trial, listed
+from mnemoscope.replication.verdicts import Obstacle, not_compared
 from mnemoscope.studies.kerg2022.notation import thesis
 from mnemoscope.training import NonFiniteLoss
 from mnemoscope.training.reinforcement import (
@@ -195,7 +196,8 @@ class MiniGrid(Study):
             ours = ", ".join(_with_error(result["after"][at]) for result in stable)
             random = listed((result["random"][at]["mean"] for result in stable), ".2f")
             remark = "; ".join([f"{stable[0]['steps']:,} steps of training; {random} with random actions", *failed])
-            rows.append(self.row(trials, f"reward in {place}", measured, ours=ours, remark=remark))
+            row = self.row(trials, f"reward in {place}", measured, ours=ours, remark=remark)
+            rows.append(_as_far_as_decided(row, [result["after"][at]["error"] for result in stable]))
         seconds = listed((result["seconds"] for result in stable), ",.0f")
         last = ", ".join(_last(result["curve"]) for result in stable)
         remark = f"{trials[0].result['parameters']:,} parameters; {seconds} s"
@@ -249,6 +251,21 @@ def _panels(rooms: Sequence[str]) -> tuple[Figure, dict[str, Any], Any]:
         if not single:
             axes.set_title(room, color=COLOUR["ink"], size=PAGE_FONT_SIZE)
     return figure, learning, figure.add_subplot(grid[0, 1] if single else grid[rows, :])
+
+
+def _as_far_as_decided(row: Row, errors: Sequence[float]) -> Row:
+    """Leave a row undecided if other test episodes, within two standard errors, would change its verdict."""
+    agreement = row.claim.agreement if row.claim else None
+    if not row.verdict.compared or agreement is None:
+        return row
+    reward = fmean(row.measured)
+    reach = 2 * sqrt(fsum(error**2 for error in errors)) / len(errors)
+    low, high = reward - reach, reward + reach
+    inside, outside = low in agreement and high in agreement, low > agreement.high or high < agreement.low
+    if inside or outside:
+        return row
+    reason = f"other test episodes may give {low:.2f} to {high:.2f}"
+    return replace(row, judgement=not_compared(Obstacle.UNDECIDED, reason))
 
 
 def _random_agent() -> ActorCritic:
