@@ -4,6 +4,7 @@
     python benchmarks/recall.py --keep          predict, measure, write benchmarks/results/recall.{json,md,png}
 
 `--share 1/3` measures a third of them and `--only "kda, convolution"` those whose name begins so;
+`--pairs 4 16` prints the accuracies at these numbers of pairs, with the layers that cancel others, and writes nothing;
 `--merge FILES` puts the files together, where a network of a later file replaces that of an earlier one.
 
 For every network and every number of pairs, the table compares the measured accuracy with four predictions, from the
@@ -45,6 +46,8 @@ SEED = 1000
 """Seed of the test sequences; training uses 0 to 2."""
 GUESSING = 0.05
 """Accuracy at the fewest pairs below which a network has not learned the task."""
+SOLVED = 0.95
+"""Accuracy at the fewest pairs above which the wrong answers are too few for a share of them."""
 
 
 def main() -> None:
@@ -55,6 +58,9 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=8, help="exchanges of the values of each sequence")
     parser.add_argument("--share", default="0/1", help="part of the networks: 1/3 is the second of three shares")
     parser.add_argument("--only", default="", help="measure the networks whose name begins so")
+    parser.add_argument(
+        "--pairs", type=int, nargs="+", help="print the accuracy at these numbers of pairs, write nothing"
+    )
     parser.add_argument("--merge", type=Path, nargs="*", help="JSON files of several shares, instead of measuring")
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -67,6 +73,12 @@ def main() -> None:
     else:
         share, shares = (int(number) for number in options.share.split("/"))
         found = [case for case in trained(options.root).items() if case[0].startswith(options.only)]
+        if options.pairs:
+            for name, path in found[share::shares]:
+                print(
+                    f"{name}: {printed(predict(path, options.pairs, options.sequences, options.draws)[0])}", flush=True
+                )
+            return
         sequences, places = options.sequences, list(configurations("cpu"))
         networks = [
             measured(places.index(name), name, path, sequences, options.draws) for name, path in found[share::shares]
@@ -80,15 +92,30 @@ def main() -> None:
     print(f"Written to {results}/recall.{{json,md,png}}")
 
 
-def measured(order: int, name: str, path: Path, sequences: int, draws: int) -> dict[str, Any]:
-    """Return measured and predicted accuracies of one network."""
+def predict(
+    path: Path, numbers: Iterable[int], sequences: int, draws: int
+) -> tuple[ms.RecallInterference, ms.Model, dict[int, ms.RecallTrials], int]:
+    """Return the prediction at some numbers of pairs, with the network, its trials and its number of keys."""
     model, task, _ = load_model(path)
     assert isinstance(task, KeyValueRecall)
     trials = {}
-    for pairs in PAIRS:
+    for pairs in numbers:
         batch = task.at(pairs).batch(sequences, SEED, 0, "test")
         trials[pairs] = ms.RecallTrials(batch.inputs, batch.targets, task.sources(batch))
-    recall = ms.recall_interference(model, trials, draws=draws)
+    return ms.recall_interference(model, trials, draws=draws), model, trials, task.keys
+
+
+def printed(recall: ms.RecallInterference) -> str:
+    """Return the accuracies and the layers that cancel others, as one line."""
+    return (
+        f"measured {rounded(recall.measured.mean(1))}, predicted {rounded(recall.predicted.mean(1))} at {recall.pairs} "
+        f"pairs, rms {100 * recall.rms:.1f} points; opposing layers {list(recall.opposing_layers)}"
+    )
+
+
+def measured(order: int, name: str, path: Path, sequences: int, draws: int) -> dict[str, Any]:
+    """Return measured and predicted accuracies of one network."""
+    recall, model, trials, keys = predict(path, PAIRS, sequences, draws)
     mean_ratio = recall.ratios.flatten(1).nanmean(1)
     low, high = recall.interval()
     predictions = {
@@ -112,7 +139,7 @@ def measured(order: int, name: str, path: Path, sequences: int, draws: int) -> d
         "same sign": rounded(recall.same_sign),
         "median ratio": rounded(recall.median_ratio),
         "without": [rounded(accuracy) for accuracy in recall.without.nanmean(2).T],
-        "listed": rounded(torch.stack([listed(model, given, task.keys) for given in trials.values()])),
+        "listed": rounded(torch.stack([listed(model, given, keys) for given in trials.values()])),
         "fisher": fisher(model, trials) if len(recall.layers) == 1 else None,
     }
     print(f"{name}: {recall.summary()}", flush=True)
@@ -235,13 +262,17 @@ def by_family(networks: list[dict[str, Any]]) -> list[str]:
 def by_layer(networks: list[dict[str, Any]]) -> list[str]:
     """Return, for networks of several layers and those that hardly recall, what the answers at four pairs rest on."""
     lines = [
-        "| network | right at 4 pairs | value of the list | right without the value asked for, by layer |",
-        "|---|---|---|---|",
+        "| network | right at 4 pairs | value of the list | right without the value asked for, by layer "
+        "| largest share of the wrong answers so made right |",
+        "|---|---|---|---|---|",
     ]
     for each in networks:
         if len(each["without"]) > 1 or each["measured"][0] < 0.5:
             without = ", ".join(f"{accuracy[0]:.3f}" for accuracy in each["without"])
-            lines.append(f"| {each['name']} | {each['measured'][0]:.3f} | {each['listed'][0]:.3f} | {without} |")
+            right = each["measured"][0]
+            gained = max(accuracy[0] for accuracy in each["without"]) - right
+            share = "" if right > SOLVED else f"{max(gained, 0) / (1 - right):.0%}"
+            lines.append(f"| {each['name']} | {right:.3f} | {each['listed'][0]:.3f} | {without} | {share} |")
     return lines
 
 

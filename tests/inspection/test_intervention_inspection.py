@@ -149,3 +149,61 @@ def test_trials_of_recall_have_one_key_first_and_its_value_is_the_class():
 def test_tasks_without_a_held_class_have_none():
     assert held_class(ReadySetGo(), 8, 0, 0) is None
     assert held_class(PerceptualDecision(longest_delay=0.0, shortest_delay=0.0), 8, 0, 0) is None
+
+
+def held_input():
+    """A network that keeps the sign of its first input in one of eight units, with its trials and these signs."""
+    keep = torch.tensor([1.0, *[0.0] * 7])
+    cell = ms.adapt(lambda x, h: keep * (h + x) + (1 - keep) * x.roll(1, 1), state_size=8, input_size=8)
+    inputs = torch.randn(6, 60, 8, generator=torch.Generator().manual_seed(0))
+    signs = torch.arange(60) % 2
+    inputs[:, :, 0] = 0
+    inputs[0, :, 0] = 2.0 * signs - 1
+    return cell, inputs, signs
+
+
+QUIET = InspectionOptions(progress=False)
+ALONE = {"lenses": ["intervention"], "options": QUIET}
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_a_given_variable_is_erased_swapped_and_transplanted(tmp_path):
+    cell, inputs, signs = held_input()
+    given = {"readout": Units([0]), "targets": (inputs[:1, :, :1] > 0).expand(6, -1, -1)}
+    lengths = torch.full((60,), 6)
+    lengths[:4] = 4  # these have no step after the change
+    found = ms.inspect(cell, inputs, variable=signs, at=3, lengths=lengths, **given, **ALONE)
+    assert found.interventions.by_kind["swap"].effect == 1
+    assert found.interventions.by_kind["swap"].at == 3
+    assert found.interventions.by_kind["swap"].fitted + found.interventions.by_kind["swap"].reached.shape[1] == 56
+    assert "The mean states of the given variable span 1 direction of the state after step 3" in found.summary()
+    assert "Does it use what it holds?" in found.save(tmp_path / "page.html").read_text()
+    assert (tmp_path / "page.intervention-swap.safetensors").exists()
+
+
+def test_a_given_variable_may_change_by_step_and_the_tensor_that_holds_it_is_chosen():
+    torch.manual_seed(0)
+    lstm = torch.nn.LSTM(2, 6, batch_first=True)
+    inputs = torch.randn(60, 8, 2)
+    variable = (inputs[..., 0].cumsum(1) > 0).long()  # (batch, time), as the inputs
+    found = ms.inspect(lstm, inputs, variable=variable, mask=torch.ones(60, 8, dtype=torch.bool), **ALONE)
+    result = found.interventions.by_kind["transplant"]
+    assert (result.at, result.answers) == (3, "values")
+    assert result.fitted + result.reached.shape[1] == 40  # the others chose the tensor
+    assert result.part in ("the state", "h", "c", "layers.0.h", "layers.0.c")
+
+
+def test_interventions_on_a_given_variable_need_inputs_classes_and_a_later_step(monkeypatch):
+    cell, inputs, signs = held_input()
+    with pytest.raises(ValueError, match="pass the inputs too"):
+        ms.inspect(cell, variable=signs, options=QUIET)
+    with pytest.raises(ValueError, match="needs inputs and variable"):
+        ms.inspect(cell, inputs, **ALONE)
+    with pytest.raises(ValueError, match="at must be from 0 to 4"):
+        ms.inspect(cell, inputs, variable=signs, at=5, **ALONE)
+    with pytest.raises(ValueError, match="variable must hold whole class numbers"):
+        ms.inspect(cell, inputs, variable=signs[:9], **ALONE)
+    monkeypatch.setattr(intervention, "is_quick", lambda *args, passes: False)
+    found = ms.inspect(cell, inputs, variable=signs, targets=(inputs[..., 0] > 0).long(), **ALONE)
+    assert found.interventions is None
+    assert found.content.sections[-1].lead.startswith("Not measured, since it takes long.")

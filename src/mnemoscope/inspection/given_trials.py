@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
@@ -12,10 +11,10 @@ from torch.nn.utils.rnn import PackedSequence
 from mnemoscope.cells import Cell, Inputs, Lengths, Model, read_inputs
 from mnemoscope.cells.sequence import without_masked
 from mnemoscope.inspection.behaviour import measure_gradients
+from mnemoscope.inspection.held_classes import HeldClass
 from mnemoscope.lenses import Behaviour, GradientNorms, record_behaviour
-from mnemoscope.lenses.behaviour.scores import check_targets
-
-Readout = Callable[[Tensor], Tensor]
+from mnemoscope.lenses.behaviour.scores import check_targets, scored_steps
+from mnemoscope.lenses.intervention.sequences import Readout, classes_at
 
 
 @dataclass(frozen=True)
@@ -43,14 +42,40 @@ class GivenTrials:
 
     def gradients(self, model: Model | None, cell: Cell, readout: Readout | None) -> GradientNorms:
         """Follow the loss back through time, for a network that takes sequences time first."""
-        targets, mask = self.targets, self.mask
-        if self.batch_first:
-            targets, mask = (None if part is None else part.transpose(0, 1) for part in (targets, mask))
+        targets, mask = self._time_first()
         assert targets is not None
         answer = model.readout if model is not None else readout or nn.Identity()
         padding = self.inputs.mask
         counts = mask if padding is None else padding & (True if mask is None else mask)
         return measure_gradients(cell, encoded(model, self.inputs.xs), targets, answer, counts, self.lengths)
+
+    def held_class(self, variable: Tensor, at: int | None, model: Model | None) -> HeldClass:
+        """Return the inputs of the cell with the class of each trial; half of the shortest trial is before the change.
+
+        Answers are read as the targets are, and as values without targets.
+        """
+        xs = self.inputs.xs
+        steps, batch = xs.shape[:2]
+        present = torch.ones(steps, batch, dtype=torch.bool) if self.inputs.mask is None else self.inputs.mask.cpu()
+        at = max(int(present.sum(0).min()) // 2 - 1, 0) if at is None else at
+        if not 0 <= at < steps - 1:
+            raise ValueError(f"at must be from 0 to {steps - 2}, so that a step follows it, but is {at}.")
+        classes = classes_at(variable, at, steps, batch, self.batch_first, present[at + 1])
+        targets, mask = self._time_first()
+        counts = present if mask is None else present & mask.cpu()
+        answers: str = "values"
+        if targets is not None:
+            counts = counts & scored_steps(targets, None).cpu()
+            answers = "bits" if targets.dtype == torch.bool else answers if targets.is_floating_point() else "classes"
+        assert classes is not None
+        return HeldClass("the given variable", encoded(model, xs), classes, at, counts, answers).shortened()
+
+    def _time_first(self) -> tuple[Tensor | None, Tensor | None]:
+        """Return targets and mask, time first."""
+        if not self.batch_first:
+            return self.targets, self.mask
+        targets, mask = (None if part is None else part.transpose(0, 1) for part in (self.targets, self.mask))
+        return targets, mask
 
 
 def read_trials(

@@ -39,6 +39,12 @@ class HeldClass:
     output: int | None = None
     """The output that is compared; None for all."""
 
+    def of(self, chosen: Bool[Tensor, " batch"]) -> HeldClass:
+        """Return some of the sequences."""
+        inputs = self.inputs[:, chosen.to(self.inputs.device)]
+        counts = self.counts[:, chosen.to(self.counts.device)]
+        return replace(self, inputs=inputs, classes=self.classes[chosen], counts=counts)
+
     def shortened(self) -> HeldClass:
         """Return the sequences up to the last step that is compared; at most `LATER` steps are."""
         later = self.counts.any(1).nonzero()[:, 0]

@@ -1,22 +1,24 @@
-"""Interventions on the class that a run holds: erased, swapped and transplanted, each beside random subspaces."""
+"""Interventions on the class that a network holds: erased, swapped and transplanted, each beside random subspaces."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from mnemoscope.cells import Model, scan
+from mnemoscope.cells import Cell, Model, scan
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE
 from mnemoscope.inspection.cost import HOW_TO_MEASURE, is_quick
 from mnemoscope.inspection.held_classes import HeldClass, held_class
+from mnemoscope.inspection.options import InspectionOptions
 from mnemoscope.inspection.page import LoadedRun
 from mnemoscope.lenses import Intervention, Variables, measure_intervention
 from mnemoscope.lenses.bootstrap import Interval
 from mnemoscope.lenses.intervention.figure import draw_interventions
+from mnemoscope.lenses.intervention.sequences import Readout
 from mnemoscope.lenses.intervention.state_part import StatePart
 from mnemoscope.lenses.intervention.subspace import Subspace, class_means, nearest_mean_accuracy
 from mnemoscope.lenses.variables.basis import MemoryBasis
@@ -44,6 +46,10 @@ class Interventions:
         """Return every effect with its control, and where they do not differ."""
         return " ".join(_sentences(self))
 
+    def results(self) -> dict[str, Intervention]:
+        """Return the three results by the names under which they are saved."""
+        return {f"intervention-{kind}": result for kind, result in self.by_kind.items()}
+
     def section(self) -> Section:
         """Return the section with the figure of effects and controls, and their table."""
         figure = draw_interventions(
@@ -51,9 +57,9 @@ class Interventions:
         )
         first = next(iter(self.by_kind.values()))
         caption = (
-            f"{len(first.control)} random subspaces of the same dimension, orthogonal to the tested one, in which each "
-            f"state is changed as far. Bars are 95% intervals over {first.reached.shape[1]} sequences; grey dots are "
-            f"single subspaces."
+            f"{len(first.control)} random subspaces of the same dimension, orthogonal to the tested one; each state "
+            f"moves by the same distance in them. Bars are 95% intervals over {first.reached.shape[1]} sequences; grey "
+            f"dots are single subspaces."
         )
         alt = "Effect of each intervention beside that of random subspaces, with intervals, and over the later steps."
         return Section(
@@ -80,12 +86,28 @@ def inspect_interventions(run: LoadedRun, variables: Variables | None) -> Interv
     basis = None if variables is None else _newest(variables)
     other = held_class(run.task, sequences, seed, 1)
     assert other is not None
-    try:
-        name = None if basis is not None else _holder(run.model, other)
-        found = {kind: _measured(run, held, kind, basis, name, controls) for kind in KINDS}
-    except ValueError as error:
-        return f"Interventions on {held.name} cannot be measured: {error}"
-    return Interventions(held.name, "class means" if basis is None else "find_variables", found)
+    held, other = (replace(each, inputs=_encoded(run.model, each.inputs)) for each in (held, other))
+    return _interventions(cell, run.model.readout, held, other, basis, controls, run.options.seed)
+
+
+def inspect_given_class(
+    cell: Cell, readout: Readout, held: HeldClass, options: InspectionOptions
+) -> Interventions | str:
+    """Erase, swap and transplant a class that the caller of `inspect` named; the inputs are those of the cell.
+
+    If the state has several tensors, a third of the sequences choose the one to change, and the others are measured.
+    Returns the reason if nothing can be measured.
+    """
+    other, measured = held, held
+    batch = held.inputs.shape[1]
+    if len(cell.state_names(cell.initial_state(1))) > 1:
+        first = torch.randperm(batch, generator=torch.Generator().manual_seed(options.seed)) % 3 == 0
+        other, measured = held.of(first), held.of(~first)
+    steps, tested = len(held.inputs) - held.at - 1, measured.inputs.shape[1] // 2
+    for controls in dict.fromkeys(number for _, number in SIZES):
+        if is_quick(cell, steps, tested, options, passes=len(KINDS) * (controls + 2)):
+            return _interventions(cell, readout, measured, other, None, controls, options.seed)
+    return f"Not measured, since it takes long. {HOW_TO_MEASURE}"
 
 
 def interventions_section(found: Interventions | str) -> Section:
@@ -101,20 +123,43 @@ def _newest(variables: Variables) -> MemoryBasis | None:
     return MemoryBasis(basis.block(-1), basis.dual(-1), 1)
 
 
+def _interventions(
+    cell: Cell,
+    readout: Readout,
+    held: HeldClass,
+    other: HeldClass,
+    basis: MemoryBasis | None,
+    controls: int,
+    seed: int,
+) -> Interventions | str:
+    """Measure all kinds of intervention, in a basis or in the tensor from which `other` sequences decode the class."""
+    try:
+        name = None if basis is not None else _holder(cell, other)
+        found = {kind: _measured(cell, readout, held, kind, basis, name, controls, seed) for kind in KINDS}
+    except ValueError as error:
+        return f"Interventions on {held.name} cannot be measured: {error}"
+    return Interventions(held.name, "class means" if basis is None else "find_variables", found)
+
+
 @torch.no_grad()
-def _holder(model: Model, held: HeldClass) -> str | None:
+def _encoded(model: Model, inputs: Tensor) -> Tensor:
+    return model.encode(inputs)
+
+
+@torch.no_grad()
+def _holder(cell: Cell, held: HeldClass) -> str | None:
     """Return the name of the tensor of the state from whose class means the class is decoded best; None for all of it.
 
     The sequences are others than those of the interventions, so that the choice does not favour these.
     """
-    state = scan(model.cell, model.encode(held.inputs[: held.at + 1]))[1]
+    state = scan(cell, held.inputs[: held.at + 1])[1]
     known = held.classes >= 0
     labels = held.classes[known].unique(return_inverse=True)[1]
     first = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0)) % 2 == 0
-    names = model.cell.state_names(state)
+    names = cell.state_names(state)
     accuracies: dict[str | None, float] = {}
     for name in (None, *names) if len(names) > 1 else (None,):
-        states = StatePart.named(model.cell, state, name).read(state).cpu()[known]
+        states = StatePart.named(cell, state, name).read(state).cpu()[known]
         means = class_means(states[first], labels[first], int(labels.max()) + 1)
         if means.isfinite().all() and bool((means != means[0]).any()):
             subspace = Subspace.spanned((means - means.mean(0)).mT)
@@ -125,17 +170,22 @@ def _holder(model: Model, held: HeldClass) -> str | None:
 
 @torch.no_grad()
 def _measured(
-    run: LoadedRun, held: HeldClass, kind: str, basis: MemoryBasis | None, name: str | None, controls: int
+    cell: Cell,
+    readout: Readout,
+    held: HeldClass,
+    kind: str,
+    basis: MemoryBasis | None,
+    name: str | None,
+    controls: int,
+    seed: int,
 ) -> Intervention:
-    model = run.model
-
     def answer(outputs: Tensor) -> Tensor:
-        answers = model.readout(outputs)
+        answers = readout(outputs)
         return answers if held.output is None else answers[..., [held.output]]
 
     return measure_intervention(
-        model.cell,
-        model.encode(held.inputs),
+        cell,
+        held.inputs,
         held.classes,
         at=held.at,
         kind=kind,
@@ -145,7 +195,7 @@ def _measured(
         answers=held.answers,
         mask=held.counts,
         controls=controls,
-        seed=run.options.seed,
+        seed=seed,
     )
 
 
@@ -218,10 +268,14 @@ def _table(found: Interventions) -> str:
         rows.append(
             (kind, _share(result.effect, result.interval), controls, difference, f"{result.p_value:.2g}", verdict)
         )
+    first = next(iter(found.by_kind.values()))
     note = (
-        "Effect: the share of answers that change (erase) or become those that the whole state of the other sequence "
-        "gives (swap, transplant); for outputs that are values, the share of the way. p: the probability that a random "
-        "subspace has at least this effect."
+        "Within the subspace, a state moves to the mean of all classes (erase), to the mean of another class (swap), "
+        "or to the state of a donor, a sequence of another class (transplant). Then the network continues with the "
+        "inputs of its own sequence. Effect: the share of answers that change (erase), or of those that become the "
+        "answers after the whole state of the other sequence (swap, transplant); for outputs that are values, the "
+        "share of the way. p: the probability that a random subspace has at least this effect; "
+        f"{len(first.control)} of them can show no less than {1 / (len(first.control) + 1):.2g}."
     )
     return table_markup("Effect and control, with 95% intervals over sequences", headings, rows) + (
         f'<p class="small">{note}</p>'

@@ -12,14 +12,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from mnemoscope import registry
-from mnemoscope.base.suggestions import did_you_mean
 from mnemoscope.cells import Cell, Inputs, Lengths, Model, as_cell, run_with_cache
 from mnemoscope.cells.state import Layout
 from mnemoscope.inspection.attention import why_no_fixed_points
 from mnemoscope.inspection.behaviour import behaviour_sections, gradient_section
 from mnemoscope.inspection.duration import Duration, inspect_duration
-from mnemoscope.inspection.given_trials import Readout, encoded, read_trials
+from mnemoscope.inspection.given_trials import GivenTrials, encoded, read_trials
+from mnemoscope.inspection.intervention import Interventions, inspect_given_class, interventions_section
+from mnemoscope.inspection.lens_choice import refuse_for_tokens, wanted_lenses
 from mnemoscope.inspection.mechanism import TRAJECTORIES, Mechanism, inspect_mechanism
 from mnemoscope.inspection.options import DEFAULT_OPTIONS, InspectionOptions, refuse_fixed_point_options
 from mnemoscope.inspection.past_inputs import why_no_search
@@ -31,6 +31,7 @@ from mnemoscope.inspection.tokens import inspect_tokens
 from mnemoscope.inspection.uses import add_citations
 from mnemoscope.inspection.variables import variables_section
 from mnemoscope.lenses import Behaviour, Dynamics, Variables, find_variables
+from mnemoscope.lenses.intervention.sequences import Readout
 from mnemoscope.lenses.result import Result
 from mnemoscope.lenses.token_labels import Labels
 from mnemoscope.memory.tape import TuringMachine
@@ -39,10 +40,6 @@ from mnemoscope.report.markup import check_report_extra
 
 Contexts = Mapping[str, Sequence[float] | Tensor] | Sequence[float] | Tensor
 """Constant inputs by name, or one constant input."""
-ON_THE_CELL = ("behaviour", "gradients", "influence", "measured-influence", "memory-capacity", "transitions")
-"""Lenses that need no fixed points."""
-ON_REQUEST = ("variables",)
-"""Lenses that "auto" does not include: for a network without variables they take long and find nothing."""
 RANDOM_STARTS = (
     "The trajectories start at random states; inputs=... of ms.inspect, or --trials of the command, shows those of "
     "your trials instead."
@@ -57,6 +54,8 @@ def inspect(
     mask: Tensor | None = None,
     lengths: Lengths | None = None,
     readout: Readout | None = None,
+    variable: Tensor | None = None,
+    at: int | None = None,
     contexts: Contexts | None = None,
     labels: Labels | None = None,
     lenses: Literal["auto"] | Collection[str] = "auto",
@@ -80,13 +79,16 @@ def inspect(
         lengths: number of steps of each trial, if they differ; what follows is padding, which has no effect. Inputs may
             also be a `PackedSequence`.
         readout: from the outputs of the network to its answers, such as a torch.nn.Linear.
+        variable: a class number for each trial, or for each step in the same layout; the page then has interventions on
+            it. A negative number leaves a trial out.
+        at: step after which the state is changed in these interventions; by default the middle of the shortest trial.
         contexts: constant inputs at which to search for fixed points: one, or several by name, such as
             `{"attend colour": [1, 0], "attend motion": [0, 1]}`. Zeros by default.
         labels: names of the inputs of each step, for networks with affine layers: a list of strings, one such list for
             each trial, or a tokenizer.
         lenses: "auto", or the names of the lenses to apply, as `mnemoscope list lenses` prints them: behaviour,
-            gradients, influence, measured-influence, memory-capacity, transitions, fixed-points, slow-manifold,
-            spectra, fisher, variables.
+            gradients, influence, measured-influence, memory-capacity, transitions, intervention, fixed-points,
+            slow-manifold, spectra, fisher, variables.
         name: title of the page.
         options: seed, number of starts, progress bars, and whether to run measurements that take long.
 
@@ -99,7 +101,7 @@ def inspect(
 
     """
     if isinstance(network, str | Path):
-        given = (inputs, targets, mask, lengths, readout, contexts, labels, name)
+        given = (inputs, targets, mask, lengths, readout, variable, at, contexts, labels, name)
         if any(value is not None for value in given) or lenses != "auto":
             raise ValueError("A run has its own task, trials and readout; omit all arguments but options.")
         folder = Path(network)
@@ -108,11 +110,10 @@ def inspect(
     model, cell, readout = _parts(network, readout)
     if not all(torch.isfinite(weight).all() for weight in network.parameters()):
         raise ValueError("The network has NaN or infinite weights.")
-    wanted = _wanted(lenses, inputs, targets)
+    wanted = wanted_lenses(lenses, inputs, targets, variable)
     if isinstance(inputs, Tensor) and inputs.dim() == 2 and not inputs.is_floating_point() and not inputs.is_complex():
-        _refuse_for_tokens(
-            lenses, {"targets": targets, "mask": mask, "readout": readout, "contexts": contexts}, options
-        )
+        refused = {"targets": targets, "mask": mask, "readout": readout, "variable": variable, "contexts": contexts}
+        refuse_for_tokens(lenses, refused, options)
         return inspect_tokens(model or cell, inputs, lengths=lengths, labels=labels, name=name, options=options)
     dynamical = cell  # remembers the layout of the network, in which its results take trajectories
     trials = read_trials(inputs, targets, mask, lengths, cell, model)
@@ -135,9 +136,11 @@ def inspect(
     given = None if trials is None else trials.inputs
     mechanism = None if reason else _mechanism(dynamical, model, given, contexts, options, wanted)
     variables = _variables(model, cell, readout, wanted)
+    interventions = _interventions(trials, variable, at, model, cell, readout, options, wanted)
     title = name or f"{type(network).__name__}, {sum(weight.numel() for weight in network.parameters()):,} parameters"
     has_trials = trials is not None
-    return _collect(title, network, cell, options, reason, has_trials, behaviour, duration, mechanism, variables)
+    found = (behaviour, duration, mechanism, variables, interventions)
+    return _collect(title, network, cell, options, reason, has_trials, *found)
 
 
 def _parts(network: Any, readout: Readout | None) -> tuple[Model | None, Cell, Readout | None]:
@@ -152,42 +155,6 @@ def _parts(network: Any, readout: Readout | None) -> tuple[Model | None, Cell, R
             raise ValueError("A Model has a readout of its own; omit readout, or pass model.cell.")
         return network, network.cell, None
     return None, as_cell(network), readout
-
-
-def _wanted(
-    lenses: Literal["auto"] | Collection[str], inputs: Tensor | PackedSequence | None, targets: Tensor | None
-) -> Callable[[str], bool]:
-    if lenses == "auto":
-        return lambda lens: lens not in ON_REQUEST
-    if isinstance(lenses, str):
-        lenses = (lenses,)
-    known = (*ON_THE_CELL, "fixed-points", "slow-manifold", *ON_REQUEST)
-    known = (*known, *(entry.name for entry in registry.lenses if entry.sections))
-    for lens in lenses:
-        if lens not in known:
-            raise ValueError(
-                f"inspect has no lens {lens!r}.{did_you_mean(lens, known)} It applies {', '.join(known)}; call the "
-                f"others directly."
-            )
-    on_points = [lens for lens in lenses if lens not in (*ON_THE_CELL, "fixed-points", *ON_REQUEST)]
-    if on_points and "fixed-points" not in lenses:
-        raise ValueError(f'The lens {on_points[0]!r} looks at fixed points; add "fixed-points".')
-    for lens in ("behaviour", "influence", "measured-influence", "transitions"):
-        if lens in lenses and inputs is None:
-            raise ValueError(f'The lens "{lens}" needs inputs.')
-    if "gradients" in lenses and targets is None:
-        raise ValueError('The lens "gradients" needs inputs and targets: it follows the loss back through time.')
-    return lambda lens: lens in lenses
-
-
-def _refuse_for_tokens(lenses: Any, given: dict[str, Any], options: InspectionOptions) -> None:
-    """Raise if something was given that does not apply to inputs that are token numbers."""
-    for name, value in given.items():
-        if value is not None:
-            raise ValueError(f"Inputs that are token numbers are inspected without {name}; omit {name}.")
-    if lenses not in ("auto", "influence", ["influence"], ("influence",)):
-        raise ValueError('Inputs that are token numbers are inspected by the lens "influence" alone; omit lenses.')
-    refuse_fixed_point_options(options, "The inputs are token numbers.")
 
 
 def _why_no_fixed_points(cell: Cell, options: InspectionOptions) -> str:
@@ -244,6 +211,22 @@ def _variables(
         return str(error)
 
 
+def _interventions(
+    trials: GivenTrials | None,
+    variable: Tensor | None,
+    at: int | None,
+    model: Model | None,
+    cell: Cell,
+    readout: Readout | None,
+    options: InspectionOptions,
+    wanted: Callable[[str], bool],
+) -> Interventions | str | None:
+    if variable is None or trials is None or not wanted("intervention"):
+        return None
+    read = model.readout if model is not None else readout or nn.Identity()
+    return inspect_given_class(cell, read, trials.held_class(variable, at, model), options)
+
+
 def _collect(
     title: str,
     network: nn.Module,
@@ -255,6 +238,7 @@ def _collect(
     duration: Duration,
     mechanism: Mechanism | None,
     variables: Variables | str | None,
+    interventions: Interventions | str | None,
 ) -> Inspection:
     """Return the findings and the content of their page."""
     facts = [
@@ -289,6 +273,11 @@ def _collect(
         content = replace(content, sections=[*content.sections, variables_section(variables)])
         results |= {} if found is None else {"variables": found}
         lenses.append("variables")
+    measured = interventions if isinstance(interventions, Interventions) else None
+    if interventions is not None:
+        content = replace(content, sections=[*content.sections, interventions_section(interventions)])
+        results |= {} if measured is None else measured.results()
+        lenses.append("intervention")
     return Inspection(
         add_citations(content, lenses),
         results,
@@ -302,4 +291,5 @@ def _collect(
         slow_manifold=None if mechanism is None else mechanism.slow_manifold,
         gradients=duration.gradients,
         variables=found,
+        interventions=measured,
     )

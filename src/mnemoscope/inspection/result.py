@@ -75,7 +75,8 @@ class Inspection:
     interference: RecallInterference | None = None
     """Recall of a network trained on key-value recall, predicted from interference, if its layers are affine."""
     interventions: Interventions | None = None
-    """Interventions on the class that the task of a run makes it hold, each beside random subspaces."""
+    """Interventions on a given variable, or on the class that the task of a run makes it hold, each beside random
+    subspaces."""
     attention: AttentionFindings | None = None
     """For a network that attends to its past: attention, kept states, and gradients of the loss."""
     tape: TapeFindings | None = None

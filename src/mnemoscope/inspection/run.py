@@ -233,7 +233,7 @@ def _on_task(run: LoadedRun) -> _OnTask:
     found.findings["loops"] = loops if isinstance(loops, Loops) else None
     found.results |= found.findings
     if isinstance(interventions, Interventions):
-        found.results |= {f"intervention-{kind}": result for kind, result in interventions.by_kind.items()}
+        found.results |= interventions.results()
         found.findings["interventions"] = interventions
     return found
 

@@ -56,7 +56,7 @@ def read_sequences(
     going_on = torch.ones(batch, dtype=torch.bool)
     if present is not None:
         counts, going_on = counts & present.cpu(), present.cpu()[at + 1]
-    target = _classes_at(variable, at, steps, batch, cell.batch_first, going_on)
+    target = classes_at(variable, at, steps, batch, cell.batch_first, going_on)
     read = (readout or (lambda outputs: outputs)) if model is None else model.readout
     chosen = None if target is None else target[going_on]
     return Sequences(cell.time_first(), read, xs[:, going_on.to(xs.device)], chosen, counts[:, going_on])
@@ -86,7 +86,7 @@ def divided_sequences(
     return torch.tensor(sorted(fit)), torch.tensor(sorted(test))
 
 
-def _classes_at(
+def classes_at(
     variable: Tensor | None, at: int, steps: int, batch: int, batch_first: bool, going_on: Bool[Tensor, " batch"]
 ) -> Int[Tensor, " batch"] | None:
     """Return the class of each sequence at a step, numbered from 0 without gaps; -1 for those that are left out."""
