@@ -35,6 +35,12 @@ def test_the_mean_is_compared_with_a_printed_mean_and_each_network_with_a_count(
     mean = Claim(EVERYTHING, "accuracy", "90%", Source("jang"), as_printed("90%"), better="higher")
     assert mean.judge([0.85, 0.95]).verdict == "matches"
     assert mean.judge([0.85, 0.85]).verdict == "worse"
+    assert mean.judge([0.85, 0.855, 0.845]).verdict == "worse"
+    assert replace(mean, reason="a misprint").judge([0.95, 0.955, 0.945]).reason == "a misprint"
+    undecided = mean.judge([0.6, 0.95, 0.98])  # worse on average, but not beyond what other seeds would change
+    assert undecided.obstacle == "the seeds do not decide it"
+    assert undecided.reason == "other seeds may give 0.599 to 1.09"
+    assert mean.judge([0.1, 0.85, 0.88]).verdict == "worse"  # all of them are
     row = mean.compare("accuracy", [0.85, 0.95], "85%, 95%")
     assert (row.successes, row.standard_error) == (0, pytest.approx(0.05))
     each = replace(mean, agreement=exactly(8))

@@ -114,9 +114,10 @@ def test_every_claim_is_counted_once(board):
     assert f"Of {len(board.published())} published" in board.summary()
     assert f"{sum(found[verdict] for verdict in Verdict if verdict.compared)} are compared" in board.summary()
     numbers = [int(number) for number in re.findall(r"\d+", board.headline())]
-    total, compared, match, ours, better, worse, in_part, differ, apart, known, unknown, not_compared, *rest = numbers
+    total, compared, match, ours, better, worse, in_part, differ, *rest = numbers
+    apart, known, unknown, untested, not_compared, *rest = rest
     assert match + better + worse + in_part + differ == compared
-    assert worse + in_part + differ == apart == known + unknown
+    assert worse + in_part + differ == apart == known + unknown + untested
     assert ours <= match
     *classes, not_run = rest
     assert sum(classes) == not_compared
@@ -208,6 +209,13 @@ def test_lines_of_several_networks_form_one_item():
     assert (line.mark, line.seeds) == (", by our recipe", "1 of 3, 1 diverged, ± 0.5")
     mixed = stable(results_of("cpu", row("a", "not compared"), row("b", "differs", reason="a misprint")))
     assert (mixed.verdict, len(mixed.lines), mixed.lines[1].judgement.reason) == ("differs", 2, "a misprint")
+
+
+@pytest.mark.parametrize("reason", ["other recipe: clip 1", "1 of 2 did not stay finite", "a misprint"])
+def test_a_circumstance_that_was_not_tested_is_no_known_cause(reason):
+    item = stable(results_of("cpu", row("a", "worse", reason=reason)))
+    assert (item.cause_unknown, item.cause_untested) == (False, reason != "a misprint")
+    assert not stable(results_of("cpu", row("a", "better", reason=reason))).cause_untested
 
 
 def test_the_source_of_a_plugin_gets_a_section(monkeypatch, tmp_path):

@@ -96,7 +96,8 @@ class Replicate:
         for each in collected:
             print(printable(str(each)), file=sys.stderr if self.json else sys.stdout)
         if not collected:
-            print(f"{self.root} has no finished trial of a study.", file=sys.stderr)
+            message = f"{self.root} has no finished trial of a study; those of the preset smoke are no results."
+            print(message, file=sys.stderr)
         if (self.results / FILE).exists() and self.list.exists():
             self._write_status(self.results / FILE)
 

@@ -10,7 +10,8 @@ from typing import Literal
 
 from mnemoscope.registry.citations import Source
 from mnemoscope.replication.agreement import Agreement
-from mnemoscope.replication.verdicts import Judgement, Obstacle, Verdict, not_compared
+from mnemoscope.replication.means import FEWEST, measure_mean
+from mnemoscope.replication.verdicts import DIVERGED, Judgement, Obstacle, Verdict, not_compared
 
 Value = float | str
 
@@ -90,7 +91,8 @@ class Claim:
     def judge(self, measured: Sequence[float], diverged: int = 0) -> Judgement:
         """Compare the measured values, one per network, or their mean with the range of agreement.
 
-        A network that diverged has no value, and counts as one that does not agree.
+        A network that diverged has no value, and counts as one that does not agree. A mean outside the range does not
+        decide it if other seeds may give one inside (`SeedMean.judge`), unless all networks are on the same side.
 
         >>> from mnemoscope.replication.agreement import as_printed, exactly
         >>> source = Source("jang", "Fig 6")
@@ -101,6 +103,8 @@ class Claim:
         worse
         >>> print(accuracy.judge([0.95, 0.97], diverged=1))
         matches in 2 of 3
+        >>> accuracy.judge([0.8, 0.97, 0.99]).reason
+        'other seeds may give 0.799 to 1.04'
         """
         if self.agreement is None:
             return not_compared(Obstacle.NO_NUMBER)
@@ -111,11 +115,15 @@ class Claim:
         count = sum(value in self.agreement for value in values)
         if count and self.chance is not None and self.chance in self.agreement:
             return not_compared(Obstacle.CHANCE, f"a guess, {self.chance:.3g}, is in the range {self.agreement}")
+        if of_mean and not count and not diverged and self._on_both_sides(measured):
+            judgement = measure_mean(measured).judge(self.agreement, in_percent=False)
+            if judgement.obstacle is Obstacle.UNDECIDED:
+                return judgement
         if count == len(values) and not diverged:
             return Judgement(Verdict.MATCHES)
         reason = self.reason
         if count == len(values):  # only the networks without a value do not agree
-            reason = f"{diverged} of {len(measured) + diverged} did not stay finite"
+            reason = f"{diverged} of {len(measured) + diverged} {DIVERGED}"
         if count:
             matching = len(measured) if of_mean else count
             return Judgement(Verdict.IN_PART, reason, (matching, len(measured) + diverged))
@@ -125,6 +133,12 @@ class Claim:
         if self.better is None or len(sides) > 1:
             return Judgement(Verdict.DIFFERS, reason)
         return Judgement(Verdict.BETTER if self.better in sides else Verdict.WORSE, reason)
+
+    def _on_both_sides(self, measured: Sequence[float]) -> bool:
+        """Whether three or more networks are not all above the range of agreement, nor all below it."""
+        assert self.agreement is not None
+        low, high = self.agreement.low, self.agreement.high
+        return len(measured) >= FEWEST and min(measured) <= high and max(measured) >= low
 
     def compare(self, quantity: str, measured: Sequence[float], ours: str, remark: str = "", diverged: int = 0) -> Row:
         """Return the row that puts the measured values, as the text `ours`, next to this claim."""

@@ -33,12 +33,14 @@ class SeedMean:
         """Highest mean that other seeds may give."""
         return self.value + self.reach
 
-    def judge(self, agreement: Agreement, better: Literal["higher", "lower"] | None = None) -> Judgement:
+    def judge(
+        self, agreement: Agreement, better: Literal["higher", "lower"] | None = None, *, in_percent: bool = True
+    ) -> Judgement:
         """Judge whether the mean agrees with a published one, as far as the seeds decide it.
 
         A mean agrees with a range if it lies in it and if other seeds would move it by at most half of the range. It
         agrees with a half-line, such as "at least 98%", if all of its range lies there. It differs if all of its range
-        lies outside.
+        lies outside. `in_percent` says that the values are shares.
 
         >>> from mnemoscope.replication.agreement import as_printed
         >>> published = as_printed("60.9%", spread=18.0)
@@ -58,8 +60,8 @@ class SeedMean:
         decided = self.reach <= half if not isinf(half) else self.low in agreement and self.high in agreement
         if self.value in agreement and decided:
             return Judgement(Verdict.MATCHES)
-        ends = f"{100 * self.low:.1f}% to {100 * self.high:.1f}%"
-        return not_compared(Obstacle.UNDECIDED, f"other seeds may give {ends}")
+        low, high = (f"{100 * end:.1f}%" if in_percent else f"{end:.3g}" for end in (self.low, self.high))
+        return not_compared(Obstacle.UNDECIDED, f"other seeds may give {low} to {high}")
 
 
 def measure_mean(values: Sequence[float]) -> SeedMean:

@@ -14,7 +14,16 @@ from mnemoscope.replication.results import PresetResults
 from mnemoscope.replication.run_list import PlannedRun
 from mnemoscope.replication.study import Study
 from mnemoscope.replication.trial_files import subject_as_json
-from mnemoscope.replication.verdicts import UNKNOWN, Judgement, Obstacle, Verdict, not_compared
+from mnemoscope.replication.verdicts import (
+    DIVERGED,
+    OTHER_RECIPE,
+    UNDECIDED_FOR,
+    UNKNOWN,
+    Judgement,
+    Obstacle,
+    Verdict,
+    not_compared,
+)
 
 BODIES_OF_WORK = ("karuvally2023", "karuvally2023notebook", "energy_notes", "kerg2022thesis", "renanse2021", "jang")
 """The works behind this project, in the order of the scoreboard; other works follow, this project comes last."""
@@ -27,6 +36,8 @@ OF_CONDITIONS = (
     Obstacle.NOT_MEASURED,
 )
 """Obstacles that are known before the result: another preset may be without them."""
+APART = (Verdict.WORSE, Verdict.IN_PART, Verdict.DIFFERS)
+"""Verdicts on measurements that need a cause."""
 DISTANCES = {"published": 0, "paper": 1, "smoke": 3}
 """How far a preset is from the published conditions; that of the others is 2."""
 
@@ -110,6 +121,17 @@ class Item:
         return any(UNKNOWN in line.judgement.reason for line in self.lines)
 
     @property
+    def cause_untested(self) -> bool:
+        """Whether a measurement does not match, and its reason is only a circumstance that was not tested as its cause.
+
+        Such are another recipe, networks that diverged, and seeds that do not decide about some of several networks.
+        """
+        reasons = [line.judgement.reason for line in self.lines if line.verdict in APART]
+        return not self.cause_unknown and any(
+            reason.startswith((OTHER_RECIPE, UNDECIDED_FOR)) or reason.endswith(DIVERGED) for reason in reasons
+        )
+
+    @property
     def our_recipe(self) -> bool:
         """Whether a network was trained by another recipe than the published one."""
         return any(line.recipe for line in self.lines)
@@ -154,13 +176,16 @@ class Scoreboard:
         count = counts(published)
         compared = [item for item in published if item.verdict.compared]
         ours = sum(item.our_recipe for item in compared if item.verdict is Verdict.MATCHES)
-        unknown = sum(item.cause_unknown for item in compared)
-        apart = count[Verdict.WORSE] + count[Verdict.IN_PART] + count[Verdict.DIFFERS]
+        apart = [item for item in compared if item.verdict in APART]
+        unknown = sum(item.cause_unknown for item in apart)
+        untested = sum(item.cause_untested for item in apart)
+        known = len(apart) - unknown - untested
         return (
             f"Of {len(published)} published numbers and statements, {len(compared)} are compared: "
             f"{count[Verdict.MATCHES]} match ({ours} of them by our own recipe), {count[Verdict.BETTER]} are better, "
             f"{count[Verdict.WORSE]} are worse, {count[Verdict.IN_PART]} match in part and {count[Verdict.DIFFERS]} "
-            f"differ. Of these last {apart}, the cause is known for {apart - unknown} and unknown for {unknown}. "
+            f"differ. Of these last {len(apart)}, the cause is known for {known}, unknown for {unknown}, and untested "
+            f"for {untested}: another recipe, divergence, or seeds that decide it for some networks only. "
         ) + self._not_compared(published)
 
     def _not_compared(self, published: Sequence[Item]) -> str:
@@ -263,7 +288,7 @@ def _line(claim: Claim, results: PresetResults, row: Row) -> Line:
     judgement = row.judgement
     if results.preset == "smoke" and judgement.verdict is not Verdict.NOT_COMPARED:
         judgement = not_compared(Obstacle.OTHER_CONDITIONS, "smoke only shows that the code runs")
-    elif not judgement.reason and judgement.verdict in (Verdict.IN_PART, Verdict.WORSE, Verdict.DIFFERS):
+    elif not judgement.reason and judgement.verdict in APART:
         judgement = replace(judgement, reason=UNKNOWN)
     return Line(row.quantity, claim, row.ours, judgement, results, row)
 

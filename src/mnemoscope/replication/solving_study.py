@@ -10,7 +10,7 @@ from mnemoscope.config.run_config import RunConfig, changed
 from mnemoscope.replication.claims import Claim, Row, with_reason
 from mnemoscope.replication.learning_study import LearningStudy, finite
 from mnemoscope.replication.study import Finished, Trial, count_diverged
-from mnemoscope.replication.verdicts import Obstacle, Verdict
+from mnemoscope.replication.verdicts import OTHER_RECIPE, Obstacle, Verdict
 
 RECIPE = (
     "hidden_size",
@@ -59,12 +59,12 @@ class SolvingStudy(LearningStudy):
         """Compare networks that have solved their task, and others only if they were trained as long as published."""
         stable, quantity = finite(trials), quantity or claim.name
         steps = self.published_recipe(trials[0].trial).steps
-        other = self.other_recipe(trials[0].trial)
-        remark = "; ".join(part for part in (remark, f"other recipe: {other}" if other else "") if part)
+        other = self.other_recipes_of(trials)
+        remark = "; ".join(part for part in (remark, f"{OTHER_RECIPE}: {other}" if other else "") if part)
         if all(self.solved(each.result) or self.trained_as_long(each) for each in stable):
             row = super().compare(trials, claim, measured, ours, remark, quantity, diverged=diverged)
             explained = row.verdict is Verdict.MATCHES or row.judgement.reason or not other
-            return row if explained else with_reason(row, f"other recipe: {other}")
+            return row if explained else with_reason(row, f"{OTHER_RECIPE}: {other}")
         too_short = f"{max(each.result['steps'] for each in stable):,} iterations; {steps:,} were published"
         missing = count_diverged(trials) if diverged is None else diverged
         return claim.not_compared(quantity, ours, remark, Obstacle.SHORTER_TRAINING, too_short, measured, missing)

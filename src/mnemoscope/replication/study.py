@@ -116,6 +116,10 @@ class Study(ABC):
         """Return the settings of a training that differ from the published ones, as text; empty if none does."""
         return ""
 
+    def other_recipes_of(self, trials: Sequence[Finished]) -> str:
+        """Return the different texts of `other_recipe` for several trials, since seeds may have different settings."""
+        return "; ".join(dict.fromkeys(filter(None, (self.other_recipe(each.trial) for each in trials))))
+
     def compare(
         self,
         trials: Sequence[Finished],
@@ -143,7 +147,7 @@ class Study(ABC):
         diverged = count_diverged(trials) if diverged is None else diverged
         if all(self.as_published(each.trial) for each in trials):
             row = claim.compare(quantity or claim.name, measured, ours, remark, diverged)
-            return replace(row, recipe=self.other_recipe(trials[0].trial))
+            return replace(row, recipe=self.other_recipes_of(trials))
         obstacle = Obstacle.OTHER_CONDITIONS
         return claim.not_compared(quantity or claim.name, ours, remark, obstacle, measured=measured, diverged=diverged)
 

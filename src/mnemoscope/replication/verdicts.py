@@ -8,6 +8,13 @@ from enum import StrEnum
 UNKNOWN = "cause unknown"
 """Part of the reason where a measurement does not match and the study gives no cause."""
 
+OTHER_RECIPE = "other recipe"
+"""Begin of the reason where all that is known is that the training differs from the published one."""
+DIVERGED = "did not stay finite"
+"""End of the reason where all that is known is that networks diverged."""
+UNDECIDED_FOR = "the seeds do not decide it for"
+"""Begin of the reason where some of several networks match and the seeds do not decide about the others."""
+
 
 class Verdict(StrEnum):
     """How a measurement compares with a claim, the best first."""

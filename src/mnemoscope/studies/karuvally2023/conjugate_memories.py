@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.lenses import Dynamics, FixedPoints, classify_memories, find_fixed_points
+from mnemoscope.registry.citations import Source
 from mnemoscope.replication.agreement import at_least, at_most, exactly
 from mnemoscope.replication.claims import EVERYTHING, Claim, Row, about, unpublished
 from mnemoscope.replication.computed_study import ComputedStudy, spread
@@ -68,8 +69,8 @@ class ConjugateMemories(ComputedStudy):
         Claim(
             about(gain=0.0, label="gain 0"),
             STORED,
-            "all: stored memories are the columns of Xi",
-            PAPER("section 2"),
+            "all, if the columns of Xi, which section 2 calls stored memories, are memories as section 1 defines them",
+            Source("mnemoscope", "follows from sections 1 and 2 of Karuvally et al. 2023"),
             exactly(1.0, "each column has a stable fixed point that is nearer to it than to all others together"),
             reason="random columns overlap, and some that overlap with another by half or more are lost",
         ),

@@ -11,7 +11,7 @@ from mnemoscope.replication.claims import Subject
 from mnemoscope.replication.differences import Difference, measure_difference
 from mnemoscope.replication.learning_study import finite
 from mnemoscope.replication.study import Finished
-from mnemoscope.replication.verdicts import UNKNOWN, Judgement, Obstacle, Verdict, not_compared
+from mnemoscope.replication.verdicts import UNDECIDED_FOR, UNKNOWN, Judgement, Obstacle, Verdict, not_compared
 from mnemoscope.studies.kerg2022 import relational_reasons as reasons
 from mnemoscope.studies.kerg2022.relational_claims import NO_WORSE, Contrast
 from mnemoscope.studies.kerg2022.relational_reasons import percent
@@ -158,7 +158,7 @@ def judge_pairs(gains: Mapping[str, Difference], least: float, cause: str = "") 
     if matching and len(matching) < len(judgements):
         differing, undecided = (by_verdict[verdict] for verdict in (Verdict.DIFFERS, Verdict.NOT_COMPARED))
         parts = [f"not so for {' and '.join(differing)} ({cause or UNKNOWN})"] if differing else []
-        parts += [f"the seeds do not decide it for {' and '.join(undecided)}"] if undecided else []
+        parts += [f"{UNDECIDED_FOR} {' and '.join(undecided)}"] if undecided else []
         return Judgement(Verdict.IN_PART, "; ".join(parts), (len(matching), len(judgements)))
     if by_verdict[Verdict.DIFFERS]:
         return Judgement(Verdict.DIFFERS, cause)
