@@ -28,6 +28,12 @@ DIRECTIONS = 10
 NUDGE, BACK = 1e-3, 0.02
 """Distance per unit at which orbits start, and below which one that had left counts as returned."""
 ORBITS, LEADING = "orbits from the origin that return to it", "leading eigenvalue of the origin"
+CASES = {
+    "g = 1.5": Recipe(steps=PUBLISHED_STEPS).settings(),
+    "g = 1.5, released recipe": replace(Recipe.released(3), steps=PUBLISHED_STEPS).settings(),
+    "g = 0.9": Recipe(steps=PUBLISHED_STEPS, gain=0.9).settings(),
+}
+"""Recipes of the reservoirs, by name."""
 
 
 class FlipFlopHomoclinic(Study):
@@ -62,15 +68,10 @@ class FlipFlopHomoclinic(Study):
         "cpu": Preset(
             "Reservoirs with 1000 units, at the published gain and at rest before training (g = 0.9), five seeds; "
             "seconds each.",
-            {
-                "cases": {
-                    "g = 1.5": Recipe(steps=PUBLISHED_STEPS).settings(),
-                    "g = 1.5, released recipe": replace(Recipe.released(3), steps=PUBLISHED_STEPS).settings(),
-                    "g = 0.9": Recipe(steps=PUBLISHED_STEPS, gain=0.9).settings(),
-                }
-            },
+            {"cases": CASES},
             (0, 1, 2, 3, 4),
         ),
+        "paper": Preset("The same with ten seeds.", {"cases": CASES}, tuple(range(10))),
     }
     cites = ("jang", "sussillo2009")
 

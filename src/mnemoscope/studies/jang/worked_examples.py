@@ -72,6 +72,9 @@ class WorkedExamples(ComputedStudy):
             "The example, and ten tanh networks of 12 units; seconds.",
             {"cases": {PLANE: {}, DERIVATIVES: {"units": 12, "networks": 10}}},
         ),
+        "paper": Preset(
+            "The same with 50 networks.", {"cases": {PLANE: {}, DERIVATIVES: {"units": 12, "networks": 50}}}
+        ),
     }
     cites = ("jang", "sussillo2013")
     lenses = ("fixed-points",)

@@ -94,6 +94,7 @@ class ConjugateMemories(ComputedStudy):
         "cpu": Preset(
             "Ten networks of 12 features and 3 memories for each of five gains; a minute.", _cases(12, 3, 10)
         ),
+        "paper": Preset("The same with 50 networks for each gain.", _cases(12, 3, 50)),
     }
     cites = ("karuvally2023",)
     lenses = ("fixed-points", "memory-classes")

@@ -156,6 +156,10 @@ class EnergyEquations(ComputedStudy):
             "30 random memories with 6 features, 4 memories, for each of three activations; seconds.",
             {"cases": {about(name): {"sigma": name, "states": 30} for name in ("tanh", "logistic", "softmax")}},
         ),
+        "paper": Preset(
+            "The same with 300 random memories.",
+            {"cases": {about(name): {"sigma": name, "states": 300} for name in ("tanh", "logistic", "softmax")}},
+        ),
     }
     cites = ("karuvally2023",)
 

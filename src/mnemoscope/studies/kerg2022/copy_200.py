@@ -139,9 +139,12 @@ class Copy200(LearningStudy):
         ]
 
     def summarise(self, results: Sequence[Finished]) -> list[Row]:
-        baseline = results[0].result["baseline"]  # the same for all networks
+        rows = super().summarise(results)
+        if not (stable := finite(results)):
+            return rows
+        baseline = stable[0].result["baseline"]  # the same for all networks
         claim = self.claim("baseline loss")
-        return [*super().summarise(results), self.compare(results, claim, [baseline], f"{baseline:.4f}")]
+        return [*rows, self.compare(stable, claim, [baseline], f"{baseline:.4f}")]
 
 
 STUDY = Copy200()
