@@ -340,7 +340,7 @@ def test_the_page_states_what_was_measured():
     whole = {row["family"]: row["seconds"] for row in (*others["rows"], *lens["rows"])}
     before, [now] = whole.pop("mamba"), [row["seconds"] for row in mamba["rows"]]
     assert f"takes {min(whole.values()):.1f} to {max(whole.values()):.1f} s ([results]" in page
-    assert f"and {now:.0f} s for Mamba, which has 512 heads" in page
+    assert f"Mamba, with 512 heads of one channel, takes {now:.0f} s" in page
     assert f"made Mamba faster, from {before:.0f} s" in page
     of_lens = [row["seconds"] for row in gpu["rows"] if row["path"] == "lens"]
     assert f"the whole lens {min(of_lens):.1f} to {max(of_lens):.1f} s" in page

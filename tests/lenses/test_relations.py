@@ -37,6 +37,7 @@ OTHERS = {
     "relation-network": "A RelationNetwork has no matrix of how alike its objects are: it computes a vector",
     "lstm": "A Recurrent has no matrix of how alike its objects are: it reads the objects in sequence",
     "ntm": "A Recurrent has no matrix",
+    "ntm-extra-step": "A TuringReader has no matrix of how alike its objects are: it reads the objects in sequence",
     "mnm": "A MNM has no matrix",
 }
 

@@ -127,8 +127,8 @@ energy-descent | on how many steps each printed energy of the episodic memory ri
     Karuvally et al. 2023, Eq 3, and notes on its energy, Eq 25-47
     mnemoscope.studies.karuvally2023.energy_descent:STUDY | karuvally2023 energy_notes | energy
 energy-equations | printed equations of the notes on the energy against automatic differentiation
-    Unpublished notes on the energy of Karuvally et al. 2023, Eq 25-58 | mnemoscope.studies.karuvally2023.printed_equations:STUDY
-    karuvally2023 energy_notes | energy
+    Unpublished notes on the energy of Karuvally et al. 2023, Eq 25-58
+    mnemoscope.studies.karuvally2023.printed_equations:STUDY | karuvally2023 energy_notes | energy
 conjugate-memories | fixed points of the episodic memory and of its conjugate network; stored and spurious memories
     Karuvally et al. 2023, sections 1, 2 and 4 | mnemoscope.studies.karuvally2023.conjugate_memories:STUDY
     karuvally2023 | episodic memory

@@ -50,7 +50,7 @@ def shown_before(
 ) -> Int[Tensor, "items batch"]:
     """Return the first step whose input has the bits of each item that is due.
 
-    >>> inputs = torch.tensor([[1, 0], [0, 1], [0, 0]]).bool().unsqueeze(1)
+    >>> inputs = Tensor([[1, 0], [0, 1], [0, 0]]).bool().unsqueeze(1)
     >>> shown_before(inputs, inputs[[1, 0]]).flatten().tolist()
     [1, 0]
     """
