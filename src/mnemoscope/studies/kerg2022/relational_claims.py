@@ -72,8 +72,8 @@ def difference_of(least: float) -> Agreement:
 def judge_accuracy(claim: Claim, accuracies: Sequence[float], learner: bool) -> Judgement:
     """Judge the mean over the seeds, as far as they decide it; see `SeedMean.judge`.
 
-    A guess may be in the published range. Then a mean that cannot be told from a guess says nothing, unless the
-    published network was at a guess too and ours is a `learner`, which has learned another task.
+    If the accuracy of a guess lies in the published range, a mean near that accuracy decides nothing. It does agree
+    if the published network only guessed too, and ours is a `learner`: a network that has learned another task.
     """
     assert claim.agreement is not None
     measured, chance = measure_mean(accuracies), claim.chance
