@@ -24,7 +24,7 @@ from mnemoscope.replication.learning_study import by_name
 from mnemoscope.replication.study import Finished, Preset, Trial
 from mnemoscope.studies.kerg2022 import denoise
 from mnemoscope.studies.kerg2022.notation import thesis
-from mnemoscope.studies.kerg2022.recall import BASE, RecallStudy
+from mnemoscope.studies.kerg2022.recall import BASE, RecallStudy, as_many_sequences
 from mnemoscope.tasks import Copy
 from mnemoscope.training import load_model
 
@@ -133,7 +133,8 @@ class AttentionGradients(RecallStudy):
         gradients = gradients_before_and_after(config, task, model, batch)
         # clamp: a gradient of exactly 0 has no logarithm
         curves = gradients.norms.mean(2).clamp(min=torch.finfo(torch.float64).tiny).log10()
-        first = batch.inputs[..., : task.alphabet].any(-1).long().argmax(0)
+        has_symbol = batch.inputs[..., : task.alphabet].any(-1)
+        first = has_symbol.long().argmax(0)
         result: dict[str, Any] = {
             "curves": [rounded(curve) for curve in curves],
             "back": rounded(reach(gradients, first)),
@@ -146,7 +147,12 @@ class AttentionGradients(RecallStudy):
             dependencies = attention.dependencies()
             result |= {"kappa": dependencies.sparsity, "skips": dependencies.skips.amax(1).tolist()}
             result["full"] = isinstance(cell.past, FullHistory)
-            result["attended"] = float(effective_states(attention.weights[-task.symbols :]).mean())
+            recall = attention.weights[-task.symbols :]  # the steps at which symbols are due
+            result["attended"] = float(effective_states(recall).mean())
+            result["on symbols"] = float(torch.einsum("stb,tb->sb", recall, has_symbol.to(recall)).mean())
+            if not result["full"]:
+                kept = has_symbol & attention.chosen[-task.symbols]
+                result["kept"] = float(kept.sum() / has_symbol.sum())
         return result
 
     def as_published(self, trial: Trial) -> bool:
@@ -212,7 +218,7 @@ def _plain(delay: int) -> dict[str, Any]:
 def _recipe(network: str, delay: int) -> dict[str, Any]:
     """Return the recipe by which the study denoise trains a network; it lacks the RNN."""
     if network == "rnn":
-        return {**_plain(delay), **denoise.AS_MANY_SEQUENCES}
+        return {**_plain(delay), **as_many_sequences(128)}
     return denoise.AT_DELAYS[about(network, delay=delay)]
 
 

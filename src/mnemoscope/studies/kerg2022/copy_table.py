@@ -8,21 +8,34 @@ from typing import Any
 from mnemoscope.config.run_config import RunConfig
 from mnemoscope.replication.study import Preset, Trial
 from mnemoscope.studies.kerg2022.notation import TINY
-from mnemoscope.studies.kerg2022.recall import OURS, STAGES, RecallStudy, Table, at_delays, claims_by_delay
+from mnemoscope.studies.kerg2022.recall import (
+    OURS,
+    STAGES,
+    RecallStudy,
+    Table,
+    as_many_sequences,
+    at_delays,
+    claims_by_delay,
+)
 
 EXPRNN: dict[str, Any] = {"cell": "exprnn", "orthogonal_learning_rate": 2e-5}
 """Kerg, B.4 Table 3: learning rate 0.0002; the rate of the orthogonal part is from expRNN's published code."""
 NETWORKS: dict[str, dict[str, Any]] = {
     "exprnn": EXPRNN,
-    "rnn-orth": {"clip": 1.0, "hidden_size": 128, **OURS["rnn-orth"]},
     **{
-        name: {"clip": 1.0, "hidden_size": 128, "batch_size": 64, "steps": 20_000, **OURS[name]}
-        for name in ("lstm", "memrnn", "sab", "relrnn")
+        name: {"clip": 1.0, "hidden_size": 128, **as_many_sequences(batch_size), **OURS[name]}
+        for name, batch_size in {
+            "rnn-orth": 128,
+            "lstm": 64,
+            "memrnn": 64,
+            "sab": 64,
+            "relrnn": 64,
+            "rellstm": 128,
+        }.items()
     },
-    "rellstm": {"clip": 1.0, "hidden_size": 128, **OURS["rellstm"]},
 }
-"""All but expRNN have the published 128 units and our recipes; gradients are clipped to norm 1, as in the authors'
-code."""
+"""All but expRNN have the published 128 units and our recipes, until they have solved the task or have seen as many
+sequences as published; gradients are clipped to norm 1, as in the authors' code."""
 ALL_STAGES = STAGES | {"memrnn": (30, 100, 300), "relrnn": (30, 100, 300)}
 PUBLISHED: Table = {
     "exprnn": {100: 100, 200: 100, 300: 100, 500: 100, 1000: 100, 2000: 100},
@@ -79,8 +92,8 @@ class CopyTable(RecallStudy):
         ),
         "paper": Preset(
             "expRNN by its published code (190 units, batches of 128, 4,000 iterations), the others with 128 units and "
-            "our recipes (`recall.OURS`), batches of 64 or 128, at most 20,000 iterations; all but expRNN and RNN-orth "
-            "with shorter delays first; five seeds, on a GPU.",
+            "our recipes (`recall.OURS`), batches of 64 or 128, at most as many sequences as published; all but expRNN "
+            "and RNN-orth with shorter delays first; five seeds, on a GPU.",
             {"networks": NETWORKS, "delays": tuple(PUBLISHED["lstm"]), "changes": {"device": "cuda"}},
             tuple(range(5)),
         ),

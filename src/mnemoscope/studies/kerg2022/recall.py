@@ -116,6 +116,15 @@ BASE = RunConfig(
 """Settings of the authors' code: 128 units, at most 200,000 batches of 10, gradients clipped to norm 1."""
 
 
+def as_many_sequences(batch_size: int) -> dict[str, int]:
+    """Return a batch size and the steps in which a network sees as many sequences as in 200,000 batches of 10.
+
+    >>> as_many_sequences(128)
+    {'batch_size': 128, 'steps': 15625}
+    """
+    return {"batch_size": batch_size, "steps": BASE.steps * BASE.batch_size // batch_size}
+
+
 def recall_claim(subject: Subject, quantity: str, percent: int | str, place: str) -> Claim:
     """Return the claim for a percentage of a table; a text, such as "out of memory", is no number."""
     if isinstance(percent, str):

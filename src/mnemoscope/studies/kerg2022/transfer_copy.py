@@ -12,18 +12,12 @@ from mnemoscope.replication.learning_study import finite
 from mnemoscope.replication.study import Finished, Preset
 from mnemoscope.studies.kerg2022 import recall
 from mnemoscope.studies.kerg2022.notation import TINY, preset
-from mnemoscope.studies.kerg2022.recall import OURS, PUBLISHED, STAGES, Table, at_delay
+from mnemoscope.studies.kerg2022.recall import OURS, PUBLISHED, Table, as_many_sequences, at_delay
 from mnemoscope.tasks import Copy
 from mnemoscope.training import evaluate_tasks, load_model
 
-STAGED_STEPS = 20_000
-"""Most iterations of a network that starts with many short delays."""
-NETWORKS = {
-    name: at_delay(
-        name, {"steps": STAGED_STEPS if len(STAGES.get(name, ())) > 2 else 10_000, "batch_size": 64, **network}, 100
-    )
-    for name, network in OURS.items()
-}
+NETWORKS = {name: at_delay(name, {**as_many_sequences(64), **network}, 100) for name, network in OURS.items()}
+"""Our recipes, until a network has solved the task or has seen as many sequences as published."""
 TIMES_AS_LONG = (1, 2, 4, 20, 50)
 """Test delays, as multiples of the training delay."""
 TABLE: Table = {
@@ -72,8 +66,8 @@ class TransferCopy(recall.RecallStudy):
         ),
         "paper": preset(
             "Sizes as published, our recipes (`recall.OURS`: RelRNN with modReLU, gated networks with shorter "
-            "delays first); batches of 64, at most 10,000 iterations (LSTM, h-detach and SAB 20,000), on a GPU; ten "
-            "seeds for RelRNN and RelLSTM, five for the others, none of which was used to find the recipes.",
+            "delays first); batches of 64, at most 31,250 iterations, which are as many sequences as published, on a "
+            "GPU; ten seeds for RelRNN and RelLSTM, five for the others, none of which was used to find the recipes.",
             NETWORKS,
             seeds=10,
             fewer_seeds={name: 5 for name in NETWORKS if name not in ("relrnn", "rellstm")},
