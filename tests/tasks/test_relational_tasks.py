@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from mnemoscope.relational.network import Scenes
 from mnemoscope.tasks.relational import (
     PUBLISHED,
     RMTS,
@@ -25,7 +26,7 @@ from mnemoscope.tasks.relational import (
 )
 from mnemoscope.tasks.relational.game_rules import sample_objects
 from mnemoscope.tasks.relational.shape_task import colours
-from mnemoscope.tasks.relational.task import balanced
+from mnemoscope.tasks.relational.task import BatchedGenerator, balanced, patterns_by_label, sample_distinct
 from tests.slow import representatives
 
 SPLITS = ("train", "validation", "test")
@@ -273,6 +274,47 @@ def test_shapes_types_and_balance(task, size):
         counts = labels.bincount(minlength=task.choices)
         assert len(counts) == task.choices
         assert counts.max() - counts.min() <= 1
+
+
+@representatives("game: between", "game: occurs", "game: left-of", "RMTS3, few held out", "transitive comparison")
+@EACH
+def test_batches_that_are_drawn_at_once_follow_the_rule_and_are_balanced(task):
+    codes, labels = task.draw_batches(24, 3, seed=1, number=2)
+    distinct, objects = codes.unique(return_inverse=True)
+    rule = GAME_RULES[task.rule] if isinstance(task, RelationalGame) else RULES[type(task)]
+    rows = seen(task, Scenes(task.images(distinct, "train"), objects, labels))
+    assert [rule(row) for row in rows] == labels.tolist()
+    for batch in labels.split(24):
+        counts = batch.bincount(minlength=task.choices)
+        assert counts.max() - counts.min() <= 1
+    assert not torch.equal(codes[:24], codes[24:48])
+    (codes, labels), scenes = task.draw_batches(24, 1, seed=1, number=2), task.batch(24, seed=1, number=2)
+    assert torch.equal(codes.unique(return_inverse=True)[1], scenes.objects)
+    assert torch.equal(labels, scenes.labels)
+
+
+def test_the_rows_of_a_label_are_balanced_in_each_batch_that_is_drawn_at_once():
+    generator = BatchedGenerator()
+    generator.manual_seed(0)
+    generator.batches = 4
+    labels = balanced(4 * 30, 2, generator)
+    rows = patterns_by_label(labels, (torch.arange(5)[:, None], 5 + torch.arange(4)[:, None]), generator)
+    for batch in rows.flatten().split(30):
+        assert batch.bincount(minlength=9)[:5].tolist() == 5 * [3]
+        assert sorted(batch.bincount(minlength=9)[5:].tolist()) == [3, 4, 4, 4]
+
+
+def test_distinct_numbers_of_many_are_distinct_and_equally_frequent():
+    generator = BatchedGenerator()
+    generator.manual_seed(0)
+    generator.batches = 2
+    drawn = sample_distinct(6000, 2, 20, generator)
+    assert (drawn[:, 0] != drawn[:, 1]).all()
+    pairs = (20 * drawn[:, 0] + drawn[:, 1]).bincount(minlength=400)
+    expected = 6000 / (20 * 19)
+    pairs = pairs[pairs > 0]
+    assert len(pairs) == 20 * 19
+    assert ((pairs - expected) ** 2 / expected).sum() < 379 + 5 * (2 * 379) ** 0.5  # chi-squared, five deviations
 
 
 @representatives("same/diff", "same/diff 6, colour")

@@ -1,4 +1,4 @@
-"""Relational networks with different seeds, trained at once."""
+"""Relational networks that are trained at once."""
 
 import json
 from dataclasses import replace
@@ -8,7 +8,7 @@ import torch
 
 import mnemoscope as ms
 from mnemoscope.config.run_config import RunConfig
-from mnemoscope.training import load_model
+from mnemoscope.training import build_model, load_model, together
 from mnemoscope.training.together import train_together
 from tests.slow import representatives
 
@@ -39,8 +39,8 @@ def metrics(run):
 @representatives("corelnet-l1", "mnm")
 def test_networks_that_are_trained_together_are_trained_as_alone(tmp_path, cell):
     configs = seeds(replace(RUN, cell=cell, evaluate_every=1), 1, 4)
-    together = train_together(configs, [tmp_path / "together"] * 2)
-    for config, run in zip(configs, together, strict=True):
+    runs = train_together(configs, [tmp_path / "together"] * 2, at_once=1)
+    for config, run in zip(configs, runs, strict=True):
         alone = ms.train(config, tmp_path / "alone", progress=False)
         found, expected = metrics(run)[0], metrics(alone)[0]
         assert found["train_loss"] == pytest.approx(expected["train_loss"], rel=1e-5)
@@ -63,13 +63,36 @@ def test_evaluations_are_the_scores_of_the_saved_networks(tmp_path):
     assert json.loads((run.folder / "env.json").read_text())["together"] == 2
 
 
-def test_only_networks_that_differ_in_their_seeds_are_trained_together(tmp_path):
+def test_networks_of_several_tasks_are_trained_together_on_blocks_of_batches(tmp_path):
+    rules = [replace(RUN, task=task, task_options={"m": m}) for task, m in (("rmts3", 0), ("rmts3", 94))]
+    rules += [replace(RUN, name="rows", task="identity-rules", task_options={})]
+    with pytest.raises(ValueError, match="problems of one size"):
+        train_together(rules, [tmp_path] * 3)
+    runs = train_together(rules[:2], [tmp_path] * 2, at_once=2)
+    assert [load_model(run.folder)[1].relational.m for run in runs] == [0, 94]
+
+
+def test_a_network_that_diverges_leaves_the_others_alone(tmp_path, monkeypatch):
+    def diverging(config, task):
+        model = build_model(config, task)
+        if config.seed == 1:
+            model.network.norm.gain.data.fill_(torch.nan)
+        return model
+
+    monkeypatch.setattr(together, "build_model", diverging)
+    first, second, third = train_together(seeds(RUN, 0, 1, 2), [tmp_path] * 3)
+    assert second is None
+    assert all(metrics(run)[-1]["step"] == 3 for run in (first, third))
+    assert len([*tmp_path.glob("*/*")]) == 2
+
+
+def test_only_networks_of_one_shape_and_recipe_are_trained_together(tmp_path):
     def refuse(configs, message, error=ValueError):
         with pytest.raises(error, match=message):
             train_together(configs, [tmp_path] * len(configs))
 
     refuse([RUN], "Two configurations or more")
-    refuse([RUN, replace(RUN, seed=1, steps=4)], "differ in seed and shape_seed alone")
+    refuse([RUN, replace(RUN, seed=1, steps=4)], "differ in name, seed, task and task_options alone")
     refuse(seeds(replace(RUN, clip=1.0), 0, 1), "clip is for a single training")
     flipflop = RunConfig("flipflop", task="flipflop", cell="gru")
     refuse([flipflop, replace(flipflop, seed=1)], "Only relational networks")

@@ -1,9 +1,10 @@
-"""Relational networks with different seeds, trained at once: one kernel of a GPU does the same for all of them.
+"""Relational networks trained at once: one kernel of a GPU does the same for all of them.
 
 A step of a small network takes a GPU as long as it takes to start its kernels, whatever their size. The weights of
-networks that differ in their seed alone are stacked, and `torch.vmap` runs all of them on their batches. Their losses
-are independent and Adam is elementwise, so that each network is trained as it would be alone, up to rounding. Random
-numbers that a network draws while it learns differ from those of a run alone.
+networks of the same shape are stacked, and `torch.vmap` runs all of them on their batches. Their losses are independent
+and Adam is elementwise, so that each network is trained as it would be alone, up to rounding, but on other problems of
+its task: drawing many batches at once takes a fraction of the time. Random numbers that a network draws while it learns
+differ, too.
 """
 
 from __future__ import annotations
@@ -12,42 +13,49 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
-from typing import NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import conv2d, pad
+from torch.overrides import TorchFunctionMode
 
-from mnemoscope.base.array_types import Float, Int
+from mnemoscope.base.array_types import Float
 from mnemoscope.base.files import write_json
 from mnemoscope.config.run_config import ENDLESS_EVALUATION, RunConfig
-from mnemoscope.relational.network import RelationalModel, Scenes, SingleStepModel
-from mnemoscope.tasks import RelationalSequence, Split
+from mnemoscope.relational.network import RelationalModel, SingleStepModel, Sizes
+from mnemoscope.tasks import RelationalSequence
 from mnemoscope.training.bptt import penalised_modules
 from mnemoscope.training.build import build_model, build_task
-from mnemoscope.training.checkpoint import Counters
-from mnemoscope.training.graphed_pass import training_stream, warn_without_graphs
+from mnemoscope.training.graphed_pass import training_stream
 from mnemoscope.training.metrics_file import MetricsFile
-from mnemoscope.training.optimiser import build_optimiser, set_learning_rate
 from mnemoscope.training.result import TrainResult, non_finite_loss
 from mnemoscope.training.run_folder import RunFolder, environment
 from mnemoscope.training.seeding import seeded
 from mnemoscope.training.setup import cpu_settings
+from mnemoscope.training.stacked_batches import StackedProblems, TrainingStream, evaluated_problems
+from mnemoscope.training.stacked_step import StackedStep
 
-WARM_UP = 3
-"""Steps of a new shape that run without a CUDA graph, before it is recorded."""
+AT_ONCE = 50
+"""Batches that are drawn at once."""
 
 
-def train_together(configs: Sequence[RunConfig], roots: Sequence[Path]) -> list[TrainResult]:
+def train_together(
+    configs: Sequence[RunConfig], roots: Sequence[Path], *, at_once: int = AT_ONCE
+) -> list[TrainResult | None]:
     """Train the relational networks of several configurations at once, and return their results.
 
     Every run has a folder with the same files as one of `train`, without checkpoints; env.json has the number of
     networks as `together`, and `seconds` is each network's share of the time. A run that is interrupted starts again.
+    A network whose loss or gradient does not stay finite has no result and no folder; `train` reports what happened.
 
     Args:
-        configs: configurations that differ in `seed` and in the `shape_seed` of the task alone.
+        configs: configurations that differ in `name`, `seed`, `task` and `task_options` alone, with tasks whose
+            problems have the same sizes.
         roots: the folder of all runs for each of them; the run is in `<root>/<name>/<hash>`.
+        at_once: number of batches that are drawn at once. With 1 they are those of `train`, which takes longer.
 
     """
     _check(configs)
@@ -57,16 +65,8 @@ def train_together(configs: Sequence[RunConfig], roots: Sequence[Path]) -> list[
     threads, device, seed = configs[0].threads, configs[0].device, configs[0].seed
     with cpu_settings(threads), training_stream(device), seeded("together", seed, device=device):
         group = _Group(configs)
-        lines = group.train()
+        lines = group.train(at_once)
     return [group.write(place, folder, lines[place]) for place, folder in enumerate(folders)]
-
-
-class _Problems(NamedTuple):
-    """Batches of all networks, stacked."""
-
-    images: Float[Tensor, "networks distinct channels height width"]
-    objects: Int[Tensor, "networks batch objects"]
-    labels: Int[Tensor, "networks batch"]
 
 
 class _Objective(nn.Module):
@@ -99,8 +99,6 @@ class _Group:
             {name.replace(".", "/"): nn.Parameter(w) for name, w in self._weights.items() if w.requires_grad}
         )
         self._weights |= {name.replace("/", "."): weight for name, weight in self._learned.items()}
-        self._most: dict[Split, int] = {}
-        """Images of a batch, padded, by split; the batches that follow have as many or more."""
 
     def model(self, place: int) -> SingleStepModel:
         """Return one of the networks with its present weights, on the CPU."""
@@ -111,8 +109,10 @@ class _Group:
         model.load_state_dict(kept)
         return model
 
-    def write(self, place: int, folder: RunFolder, lines: list[dict[str, float]]) -> TrainResult:
-        """Write the files of a finished run, and return its result."""
+    def write(self, place: int, folder: RunFolder, lines: list[dict[str, float]]) -> TrainResult | None:
+        """Write the files of a finished run, and return its result; None if the network did not stay finite."""
+        if not torch.tensor([[*line.values()] for line in lines]).isfinite().all():
+            return None
         config, last = self.configs[place], lines[-1]
         scores, baseline = {"accuracy": last["accuracy"]}, self.tasks[place].baseline()
         share = self.seconds / len(self.configs)
@@ -127,51 +127,29 @@ class _Group:
             folder.save_result(result)
         return result
 
-    def train(self) -> list[list[dict[str, float]]]:
+    def train(self, at_once: int) -> list[list[dict[str, float]]]:
         """Train the networks, and return the lines of metrics.jsonl of each of them."""
-        config, counters = self.config, Counters()
-        optimiser = build_optimiser(config, self._learned)
+        config = self.config
+        drawn = [task.relational for task in self.tasks], [config.seed for config in self.configs], config.batch_size
+        evaluated = evaluated_problems(*drawn, config.evaluate_batches or ENDLESS_EVALUATION, config.device)
+        stream = TrainingStream(*drawn, at_once, config.device)
         lines: list[list[dict[str, float]]] = [[] for _ in self.configs]
-        evaluated = [self.batches(number, "test") for number in range(config.evaluate_batches or ENDLESS_EVALUATION)]
-        sums, begin, step = torch.zeros(2, len(self.configs), device=config.device), perf_counter(), _Step(self)
-        following = self.batches(0)
-        for counters.step in range(config.steps):
-            rate = set_learning_rate(optimiser, config, counters)
-            sums += step(following)
-            optimiser.step()
-            done = counters.step + 1
-            if done < config.steps:
-                following = self.batches(done)  # while a GPU is still at work
+        begin, step = perf_counter(), StackedStep(config, self._learned, self.outcomes, stream)
+        for done in range(1, config.steps + 1):
+            rate = step()
             if done % config.evaluate_every and done < config.steps:
                 continue
-            since = done % config.evaluate_every or config.evaluate_every
-            loss, norm = (sums / since).tolist()
+            loss, norm = (step.take_sums() / (done % config.evaluate_every or config.evaluate_every)).tolist()
             tested = torch.stack([self.evaluate(batch) for batch in evaluated]).mean(0).tolist()
-            sums.zero_()
             for place, history in enumerate(lines):
                 line = {"step": done, "learning_rate": rate, "train_loss": loss[place], "gradient_norm": norm[place]}
                 history.append(line | {"loss": tested[0][place], "accuracy": tested[1][place]})
-            if not (torch.tensor([loss, norm, *tested]).isfinite().all()):
+            if not torch.tensor([loss, norm, *tested]).isfinite().all(0).any():
                 raise non_finite_loss(f"The losses are {tested[0]}", done, Path("none"))
         self.seconds = perf_counter() - begin
         return lines
 
-    def batches(self, number: int, split: Split = "train") -> _Problems:
-        """Return the batches of all networks with this number, with the same number of images for all."""
-        size = self.config.batch_size
-        drawn: list[Scenes] = [
-            task.relational.batch(size, config.seed, number, split)
-            for task, config in zip(self.tasks, self.configs, strict=True)
-        ]
-        most = 2 ** (max(len(scenes.images) for scenes in drawn) - 1).bit_length()
-        most = self._most[split] = max(most, self._most.get(split, 1))
-        images = drawn[0].images.new_zeros(len(drawn), most, *drawn[0].images.shape[1:])
-        for into, scenes in zip(images, drawn, strict=True):
-            into[: len(scenes.images)] = scenes.images
-        objects, labels = (torch.stack([getattr(scenes, name) for scenes in drawn]) for name in ("objects", "labels"))
-        return _Problems(*(part.to(self.config.device) for part in (images, objects, labels)))
-
-    def outcomes(self, problems: _Problems) -> tuple[Tensor, Tensor, Tensor]:
+    def outcomes(self, problems: StackedProblems) -> tuple[Tensor, Tensor, Tensor]:
         """Return cost, loss and accuracy of each network."""
 
         def outcome(
@@ -179,11 +157,12 @@ class _Group:
         ) -> tuple[Tensor, Tensor, Tensor]:
             return functional_call(self._objective, (weights, buffers), batch)
 
-        with sdpa_kernel(SDPBackend.MATH):  # the fused kernels refuse the strides of stacked networks on a GPU
+        # the fused kernels of attention refuse the strides of stacked networks on a GPU
+        with sdpa_kernel(SDPBackend.MATH), _UnfoldedConvolutions():
             return torch.vmap(outcome, randomness="different")(self._weights, self._buffers, *problems)
 
     @torch.no_grad()
-    def evaluate(self, problems: _Problems) -> Float[Tensor, "2 networks"]:
+    def evaluate(self, problems: StackedProblems) -> Float[Tensor, "2 networks"]:
         """Return loss and accuracy of each network in evaluation mode."""
         fast = torch.backends.mha.get_fastpath_enabled()
         torch.backends.mha.set_fastpath_enabled(False)  # it has no rule for stacked networks
@@ -195,72 +174,55 @@ class _Group:
             self._objective.train()
         return torch.stack([loss, accuracy])
 
-    def run(self, problems: _Problems) -> Float[Tensor, "2 networks"]:
-        """Set the gradients, which must be None, and return the loss and the norm of the gradient of each network."""
-        cost, loss, _ = self.outcomes(problems)
-        cost.sum().backward()
-        squares = [weight.grad.flatten(1).square().sum(1) for weight in self.learned if weight.grad is not None]
-        return torch.stack([loss.detach(), torch.stack(squares).sum(0).sqrt()])
 
-    @property
-    def learned(self) -> list[nn.Parameter]:
-        """The stacked weights that are trained."""
-        return [*self._learned.values()]
+class _UnfoldedConvolutions(TorchFunctionMode):
+    """Compute convolutions as products of matrices.
+
+    Stacked networks would be one convolution with many groups, and GPU libraries have few fast kernels for those.
+    """
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is conv2d:
+            return _unfolded_convolution(*args, **(kwargs or {}))
+        return func(*args, **(kwargs or {}))
 
 
-class _Step:
-    """Callable that sets the gradients of a batch, by a CUDA graph once its shape is known; see `_Group.run`."""
-
-    def __init__(self, group: _Group) -> None:
-        self._group, self._graphed = group, group.config.device == "cuda" and group.config.cuda_graphs is not False
-        self._shape: torch.Size | None = None
-        self._seen = 0
-        self._graph: torch.cuda.CUDAGraph | None = None
-        self._problems: _Problems | None = None
-        self._result: Tensor | None = None
-
-    def __call__(self, problems: _Problems) -> Float[Tensor, "2 networks"]:
-        if problems.images.shape != self._shape:
-            self._shape, self._seen, self._graph = problems.images.shape, 0, None
-        self._seen += 1
-        if self._graph is None:
-            for weight in self._group.learned:
-                weight.grad = None
-        if not self._graphed or self._seen <= WARM_UP:
-            return self._group.run(problems)
-        if self._graph is None:
-            self._problems = _Problems(*(part.clone() for part in problems))
-            graph = torch.cuda.CUDAGraph()
-            try:
-                with torch.cuda.graph(graph, stream=torch.cuda.current_stream(), capture_error_mode="thread_local"):
-                    self._result = self._group.run(self._problems)
-            except RuntimeError as error:
-                self._graphed = False
-                warn_without_graphs(f"recording failed: {str(error).splitlines()[0]}")
-                return self(problems)
-            self._graph = graph
-        assert self._problems is not None
-        assert self._result is not None
-        for into, part in zip(self._problems, problems, strict=True):
-            into.copy_(part)
-        self._graph.replay()
-        return self._result
+def _unfolded_convolution(
+    images: Float[Tensor, "number channels height width"],
+    weight: Float[Tensor, "filters channels rows columns"],
+    bias: Float[Tensor, " filters"],
+    stride: tuple[int, int],
+    padding: tuple[int, int],
+    dilation: tuple[int, int],
+    groups: int,
+) -> Float[Tensor, "number filters high wide"]:
+    assert groups == 1
+    assert dilation == (1, 1)
+    patches = pad(images, (padding[1], padding[1], padding[0], padding[0]))
+    for dimension in (2, 3):  # torch.nn.functional.unfold would start a kernel for each image
+        patches = patches.unfold(dimension, weight.shape[dimension], stride[dimension - 2])
+    return torch.einsum("fcij,nchwij->nfhw", weight, patches) + bias[:, None, None]
 
 
 def _check(configs: Sequence[RunConfig]) -> None:
     if len(configs) < 2:
         raise ValueError(f"Two configurations or more are trained together, but {len(configs)} was given; use train.")
-    first, *others = (_without_seeds(config) for config in configs)
+    first, *others = (
+        replace(config, name="together", seed=0, task=configs[0].task, task_options={}) for config in configs
+    )
     if any(other != first for other in others):
-        raise ValueError("Networks that are trained together differ in seed and shape_seed alone.")
+        raise ValueError("Networks that are trained together differ in name, seed, task and task_options alone.")
     for name in ("clip", "target_loss", "target_score", "patience"):
         if getattr(first, name) is not None:
             raise ValueError(f"{name} is for a single training; leave it out, or use train for each configuration.")
+    sizes = {_sizes(_relational(config)) for config in configs}
+    if len(sizes) > 1:
+        raise ValueError(f"Networks that are trained together have problems of one size, but these are {sizes}.")
 
 
-def _without_seeds(config: RunConfig) -> RunConfig:
-    options = {name: value for name, value in config.task_options.items() if name != "shape_seed"}
-    return replace(config, seed=0, task_options=options)
+def _sizes(task: RelationalSequence) -> Sizes:
+    problem = task.relational
+    return Sizes(problem.objects, problem.choices, problem.channels, problem.height, problem.width, problem.segments)
 
 
 def _relational(config: RunConfig) -> RelationalSequence:

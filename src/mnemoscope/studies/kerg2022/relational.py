@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from math import ceil
 from pathlib import Path
 from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,8 @@ OTHER_NETWORKS = ("santoro2017", "vaswani2017", "munkhdalai2019", "graves2014", 
 """Works to cite for networks that are not made for relations."""
 DRIFT = 0.005
 """Smallest loss of accuracy on unseen shapes during training that a row reports."""
+TESTED_AT_ONCE = 1024
+"""Problems that are drawn and tested at once, which is faster than by the batches of training."""
 OVER_M = " For several m, lines with dots show unseen shapes and short dashes show seen shapes."
 """Addition to the caption for figures with several m."""
 
@@ -91,10 +94,11 @@ class RelationalStudy(LearningStudy):
         """Return the accuracy in each of the tests."""
         model, task, config = load_model(run)
         model = model.to(config.device)
-        number = self.evaluations * (config.evaluate_batches or ENDLESS_EVALUATION)
+        problems = self.evaluations * (config.evaluate_batches or ENDLESS_EVALUATION) * config.batch_size
+        size = min(problems, TESTED_AT_ONCE)
         accuracies = {}
         for name, (tested, split) in self.tests(task).items():
-            batches = (tested.batch(config.batch_size, config.seed, index, split) for index in range(number))
+            batches = (tested.batch(size, config.seed, index, split) for index in range(ceil(problems / size)))
             accuracies[name] = evaluate(model, tested, (batch.to(config.device) for batch in batches))["accuracy"]
         return {name: round(accuracy, 5) for name, accuracy in accuracies.items()}
 

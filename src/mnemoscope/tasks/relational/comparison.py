@@ -8,11 +8,10 @@ from functools import cache
 import torch
 from torch import Generator, Tensor
 
-from mnemoscope.base.array_types import Float
-from mnemoscope.relational.network import Scenes
+from mnemoscope.base.array_types import Float, Int
 from mnemoscope.tasks.relational.shape_images import SIDE, shapes
 from mnemoscope.tasks.relational.shape_task import HeldOutShapes
-from mnemoscope.tasks.relational.task import balanced
+from mnemoscope.tasks.relational.task import Problems, balanced
 from mnemoscope.tasks.splits import Split
 
 SIZES = (16, 24, SIDE)
@@ -47,15 +46,16 @@ class Comparison(HeldOutShapes):
     def needed(self, split: Split) -> int:
         return 1
 
-    def sample(self, size: int, generator: Generator, split: Split) -> Scenes:
+    def draw(self, size: int, generator: Generator, split: Split) -> Problems:
         pairs = ((0, 1), (1, 2)) if self.transitive and split != "test" else ((0, 2),)
         sizes = torch.tensor(pairs)[balanced(size, len(pairs), generator)]  # smaller, larger
         labels = balanced(size, 2, generator)
         sizes = torch.where(labels[:, None] == 1, sizes, sizes.flip(1))
-        codes = self.draw_shapes(size, 1, generator, split) * len(SIZES) + sizes
-        distinct, objects = codes.unique(return_inverse=True)
-        images = _shapes_by_size()[distinct % len(SIZES), distinct // len(SIZES)]
-        return Scenes(images[:, None].repeat(1, self.channels, 1, 1), objects, labels)
+        return Problems(self.draw_shapes(size, 1, generator, split) * len(SIZES) + sizes, labels)
+
+    def images(self, codes: Int[Tensor, " number"], split: Split) -> Float[Tensor, "number 3 32 32"]:
+        images = _shapes_by_size()[codes % len(SIZES), codes // len(SIZES)]
+        return images[:, None].repeat(1, self.channels, 1, 1)
 
 
 @cache

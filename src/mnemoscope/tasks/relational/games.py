@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
 import torch
-from torch import Generator
+from torch import Generator, Tensor
 
+from mnemoscope.base.array_types import Float, Int
 from mnemoscope.base.suggestions import did_you_mean
-from mnemoscope.relational.network import Scenes
 from mnemoscope.tasks.relational.game_rules import CELLS, OCCURRING, RULES
-from mnemoscope.tasks.relational.scene_objects import CELL, GRID, game_objects
-from mnemoscope.tasks.relational.task import RelationalTask
+from mnemoscope.tasks.relational.scene_objects import CELL, GRID, Objects, game_objects
+from mnemoscope.tasks.relational.task import Problems, RelationalTask
 from mnemoscope.tasks.splits import Split
 
 TestSet = Literal["hexominoes", "stripes"]
@@ -76,13 +76,20 @@ row matching, colour/shape, left-of.
     def rows(self) -> tuple[int, ...]:
         return (GRID,) * GRID
 
-    def sample(self, size: int, generator: Generator, split: Split) -> Scenes:
-        kind = game_objects(self.test_set if split == "test" else "pentominoes")
+    def draw(self, size: int, generator: Generator, split: Split) -> Problems:
+        kind = self.kind(split)
         options = {"failing": self.failing} if self.failing else {}
         cells, things, labels = RULES[self.rule](size, generator, kind, **options)
         empty = len(kind.images)
-        grid = torch.full((size, CELLS), empty).scatter(1, cells, things)
-        distinct, objects = grid.unique(return_inverse=True)
-        images = torch.zeros(len(distinct), self.channels, CELL, CELL)
-        images[distinct < empty] = kind.images[distinct[distinct < empty]]
-        return Scenes(images, objects, labels)
+        return Problems(torch.full((size, CELLS), empty).scatter(1, cells, things), labels)
+
+    def images(self, codes: Int[Tensor, " number"], split: Split) -> Float[Tensor, "number 3 12 12"]:
+        kind = self.kind(split)
+        images = torch.zeros(len(codes), self.channels, CELL, CELL)
+        shown = codes < len(kind.images)
+        images[shown] = kind.images[codes[shown]]
+        return images
+
+    def kind(self, split: Split) -> Objects:
+        """Return the objects of a split."""
+        return game_objects(self.test_set if split == "test" else "pentominoes")

@@ -11,11 +11,10 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from mnemoscope.base.array_types import Float, Int
+from mnemoscope.base.array_types import Bool, Float, Int
 from mnemoscope.base.validation import check_whole
-from mnemoscope.relational.network import Scenes
 from mnemoscope.tasks.relational.shape_images import SHAPES, SIDE, shapes
-from mnemoscope.tasks.relational.task import RelationalTask, sample_distinct
+from mnemoscope.tasks.relational.task import Problems, RelationalTask, sample_distinct
 from mnemoscope.tasks.splits import Split
 
 COLOURS = 100
@@ -134,28 +133,37 @@ class ShapeTask(HeldOutShapes):
         distances = torch.stack([torch.cdist(grey, templates.flatten(1).to(grey)) for templates in known])
         return distances.amin(0).argmin(1)
 
-    def sample(self, size: int, generator: Generator, split: Split) -> Scenes:
+    def draw(self, size: int, generator: Generator, split: Split) -> Problems:
         pattern, labels = self.problems(size, generator, split)
         chosen = self.draw_shapes(size, self.needed(split), generator, split).gather(1, pattern)
         if self.spurious == "nothing":
-            distinct, objects = chosen.unique(return_inverse=True)
-            return Scenes(_in_colour(shapes()[distinct]), objects, labels)
+            return Problems(chosen, labels)
         if self.spurious == "mirror":
-            codes = 2 * chosen + torch.randint(2, chosen.shape, generator=generator)
-            distinct, objects = codes.unique(return_inverse=True)
-            plain = shapes()[distinct // 2]
-            images = torch.where((distinct % 2 == 1)[:, None, None], plain.flip(-1), plain)
-            return Scenes(*_without_duplicates(_in_colour(images), objects), labels)
+            mirrored = torch.randint(2, chosen.shape, generator=generator)
+            return Problems(2 * chosen + (mirrored & ~_symmetric()[chosen]), labels)
         colour = torch.randint(COLOURS, chosen.shape, generator=generator)
         if self.spurious == "colour":
-            distinct, objects = (COLOURS * chosen + colour).unique(return_inverse=True)
-            images = _in_colour(shapes()[distinct // COLOURS]) * colours()[distinct % COLOURS, :, None, None]
-            return Scenes(images, objects, labels)
-        both = torch.stack([chosen, SHAPES + colour], 2).flatten(1)  # shape, colour, shape, colour, ...
-        distinct, objects = both.unique(return_inverse=True)
-        shaped, flat = distinct[distinct < SHAPES], distinct[distinct >= SHAPES] - SHAPES
-        papers = colours()[flat, :, None, None].expand(-1, -1, SIDE, SIDE)
-        return Scenes(torch.cat([_in_colour(shapes()[shaped]), papers]), objects, labels)
+            return Problems(COLOURS * chosen + colour, labels)
+        return Problems(torch.stack([chosen, SHAPES + colour], 2).flatten(1), labels)  # shape, colour, shape, ...
+
+    def images(self, codes: Int[Tensor, " number"], split: Split) -> Float[Tensor, "number 3 32 32"]:
+        if self.spurious == "nothing":
+            return _in_colour(shapes()[codes])
+        if self.spurious == "mirror":
+            plain = shapes()[codes // 2]
+            return _in_colour(torch.where((codes % 2 == 1)[:, None, None], plain.flip(-1), plain))
+        if self.spurious == "colour":
+            return _in_colour(shapes()[codes // COLOURS]) * colours()[codes % COLOURS, :, None, None]
+        images = colours()[codes.sub(SHAPES).clamp(min=0), :, None, None].repeat(1, 1, SIDE, SIDE)
+        shaped = codes < SHAPES
+        images[shaped] = _in_colour(shapes()[codes[shaped]])
+        return images
+
+
+@cache
+def _symmetric() -> Bool[Tensor, "100"]:
+    """Return which shapes equal their mirror images."""
+    return (shapes() == shapes().flip(-1)).flatten(1).all(1)
 
 
 @cache
@@ -166,11 +174,3 @@ def colours() -> Float[Tensor, "100 3"]:
 
 def _in_colour(images: Float[Tensor, "number 32 32"]) -> Float[Tensor, "number 3 32 32"]:
     return images[:, None].repeat(1, 3, 1, 1)
-
-
-def _without_duplicates(
-    images: Float[Tensor, "number 3 32 32"], objects: Int[Tensor, "batch objects"]
-) -> tuple[Float[Tensor, "distinct 3 32 32"], Int[Tensor, "batch objects"]]:
-    """Return the images without duplicates, as a shape may equal its mirror image, and the renumbered objects."""
-    distinct, numbers = images.unique(dim=0, return_inverse=True)
-    return distinct, numbers[objects]

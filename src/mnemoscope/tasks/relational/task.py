@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Generator, Tensor
@@ -15,11 +15,24 @@ from mnemoscope.relational.network import Scenes
 from mnemoscope.tasks.splits import Split, check_batch_request, generator_seed
 
 
+class Problems(NamedTuple):
+    """Problems whose images are given by their codes, see `RelationalTask.images`."""
+
+    codes: Int[Tensor, "size objects"]
+    labels: Int[Tensor, " size"]
+
+
+class BatchedGenerator(Generator):
+    """Generator of the numbers of several batches, which are drawn at once: problems are balanced in each of them."""
+
+    batches: int = 1
+
+
 @dataclass(frozen=True)
 class RelationalTask(ABC):
     """A frozen dataclass of a task's options: a problem shows some objects, and one of a few answers is right.
 
-    A subclass defines the number of `objects`, the `answers` and `sample`.
+    A subclass defines the number of `objects`, the `answers`, `draw` and `images`.
 
     >>> from mnemoscope.tasks.relational import SameDifferent
     >>> scenes = SameDifferent(m=98).batch(4, seed=0, number=0)
@@ -72,8 +85,18 @@ class RelationalTask(ABC):
         return self.segments or (self.objects,)
 
     @abstractmethod
-    def sample(self, size: int, generator: Generator, split: Split) -> Scenes:
+    def draw(self, size: int, generator: Generator, split: Split) -> Problems:
         """Draw a batch of `size` problems with balanced labels from a generator on the CPU."""
+
+    @abstractmethod
+    def images(self, codes: Int[Tensor, " number"], split: Split) -> Float[Tensor, "number 3 height width"]:
+        """Return the images with these codes. Images of a split with different codes differ."""
+
+    def sample(self, size: int, generator: Generator, split: Split) -> Scenes:
+        """Draw a batch of `size` problems with balanced labels from a generator on the CPU, with its images."""
+        codes, labels = self.draw(size, generator, split)
+        distinct, objects = codes.unique(return_inverse=True)
+        return Scenes(self.images(distinct, split), objects, labels)
 
     def batch(self, size: int, seed: int, number: int, split: Split = "train") -> Scenes:
         """Return batch `number` of the stream with that seed; it depends on the arguments alone.
@@ -83,6 +106,18 @@ class RelationalTask(ABC):
         check_batch_request(size, number, split)
         return self.sample(size, Generator().manual_seed(generator_seed(seed, number, split)), split)
 
+    def draw_batches(self, size: int, batches: int, seed: int, number: int, split: Split = "train") -> Problems:
+        """Return block `number` of a stream with that seed: `batches` batches of `size` problems, one after the other.
+
+        It takes a fraction of the time of as many calls of `batch`, and the problems are others. A single one has the
+        problems of `batch`.
+        """
+        check_batch_request(size, number, split)
+        generator = BatchedGenerator()
+        generator.manual_seed(generator_seed(seed, number, split))
+        generator.batches = batches
+        return self.draw(size * batches, generator, split)
+
 
 def balanced(size: int, number: int, generator: Generator) -> Int[Tensor, " size"]:
     """Return 0 to `number` - 1 in random order, equally often, up to one if `size` is no multiple of `number`.
@@ -90,8 +125,17 @@ def balanced(size: int, number: int, generator: Generator) -> Int[Tensor, " size
     >>> balanced(7, 3, Generator().manual_seed(0)).bincount().sort().values.tolist()
     [2, 2, 3]
     """
+    if (batches := batches_of(generator)) > 1:
+        start = torch.randint(number, (batches, 1), generator=generator)
+        order = torch.rand(batches, size // batches, generator=generator).argsort(1)
+        return ((order + start) % number).flatten()
     start = int(torch.randint(number, (1,), generator=generator))
     return ((torch.arange(size) + start) % number)[torch.randperm(size, generator=generator)]
+
+
+def batches_of(generator: Generator) -> int:
+    """Return the number of batches that are drawn from a generator at once."""
+    return generator.batches if isinstance(generator, BatchedGenerator) else 1
 
 
 def permutations(size: int, number: int, generator: Generator) -> Int[Tensor, "size number"]:
@@ -101,6 +145,11 @@ def permutations(size: int, number: int, generator: Generator) -> Int[Tensor, "s
 
 def sample_distinct(size: int, number: int, among: int, generator: Generator) -> Int[Tensor, "size number"]:
     """Return in each row `number` different values of 0 to `among` - 1, in random order."""
+    if batches_of(generator) > 1 and among > 4 * number**2:  # few rows of independent numbers have equal ones
+        drawn = torch.randint(among, (size, number), generator=generator)
+        while (again := (drawn.sort(1).values.diff(dim=1) == 0).any(1)).any():
+            drawn[again] = torch.randint(among, (int(again.sum()), number), generator=generator)
+        return drawn
     return torch.rand(size, among, generator=generator).topk(number).indices
 
 
@@ -121,7 +170,12 @@ def patterns_by_label(
     chosen = labels.new_empty(len(labels), tables[0].shape[1])
     for label, table in enumerate(tables):
         rows = labels == label
-        chosen[rows] = table[balanced(int(rows.sum()), len(table), generator)]
+        if (batches := batches_of(generator)) > 1:
+            start = torch.randint(len(table), (batches, 1), generator=generator)
+            counts = (rows.view(batches, -1).cumsum(1) + start).flatten()[rows]  # in each batch 1, 2, ... from a start
+            chosen[rows] = table[counts % len(table)]
+        else:
+            chosen[rows] = table[balanced(int(rows.sum()), len(table), generator)]
     return chosen
 
 
