@@ -6,10 +6,14 @@ from pathlib import Path
 import pytest
 import torch
 
+from mnemoscope.config.run_config import RunConfig
 from mnemoscope.connectivity import Schur
 from mnemoscope.replication import Finished
 from mnemoscope.replication.linear_networks import feed_forward
-from mnemoscope.studies.kerg2022 import chain_transients, learned_schur, ptb_bpc, schur_accuracy
+from mnemoscope.studies.kerg2022 import chain_transients, learned_schur, psmnist, ptb_bpc, schur_accuracy
+from mnemoscope.tasks import PennTreebank
+from mnemoscope.training import build_model, build_task
+from tests.tasks import data_sets
 
 
 def rows(study, preset="cpu"):
@@ -80,3 +84,24 @@ def test_recipes_are_not_as_published():
     trials = study.trials(study.presets["recipes"].settings, (0,))
     assert len({trial.hash for trial in trials}) == len(learned_schur.RECIPES)
     assert not any(map(study.as_published, trials))
+
+
+def test_ten_streams_are_evaluated_from_their_start_to_their_end(monkeypatch, tmp_path):
+    data_sets.use(monkeypatch, tmp_path)
+    config = RunConfig("try", task="ptb", task_options={"length": 7}, cell="rnn", hidden_size=6, embedding=3)
+    task = build_task(config)
+    model = build_model(config, task)
+    found = ptb_bpc.in_released_streams(model, task, config)
+    whole = PennTreebank(length=1000).batch(10, 0, 0, "test")
+    assert whole.inputs.shape[:2] == (23, 10)  # 240 symbols
+    expected = task.scores(model(whole.inputs)[0], whole)
+    assert found == pytest.approx({f"{key} in ten streams": value for key, value in expected.items()}, rel=1e-5)
+
+
+def test_recipes_of_permuted_mnist_change_the_start_alone():
+    study = psmnist.STUDY
+    recipes = study.trials(study.presets["recipes"].settings, (0,))
+    (published,) = [each for each in study.trials(study.presets["paper"].settings, (0,)) if each.name == "rnn-orth"]
+    for trial in recipes:
+        changed = {name for name in trial.settings if trial.settings[name] != published.settings[name]}
+        assert changed <= {"cell", "cell_options", "steps"}

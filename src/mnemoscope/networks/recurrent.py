@@ -25,12 +25,19 @@ Basis = Literal["exponential", "cayley", "householder", "givens"]
 """Parametrisations of an orthogonal matrix, as in `connectivity.ORTHOGONAL`."""
 
 
-def rnn(input_size: int, hidden_size: int, nonlinearity: str = "modrelu", init: str = "glorot") -> Elman:
+def rnn(
+    input_size: int,
+    hidden_size: int,
+    nonlinearity: str = "modrelu",
+    init: str = "glorot",
+    input_scale: float | None = None,
+) -> Elman:
     """Return a plain RNN: an unconstrained matrix with normal entries of variance 1/N at the start (Kerg, A.1).
 
-    `init` is one of `connectivity.INITIALISERS`.
+    `init` is one of `connectivity.INITIALISERS`. Input weights start uniform in [-input_scale, input_scale]; None:
+    1 / sqrt(input_size).
     """
-    return _elman(input_size, connectivity.Dense(hidden_size, init), nonlinearity)
+    return _elman(input_size, connectivity.Dense(hidden_size, init), nonlinearity, input_scale)
 
 
 def irnn(input_size: int, hidden_size: int) -> Elman:
@@ -119,9 +126,9 @@ def svd_rnn(
     return _elman(input_size, connectivity.SVD(hidden_size, margin, basis), nonlinearity)
 
 
-def exprnn(input_size: int, hidden_size: int, init: SkewInit = "henaff") -> Elman:
+def exprnn(input_size: int, hidden_size: int, init: SkewInit = "henaff", nonlinearity: str = "modrelu") -> Elman:
     """Return an expRNN: an orthogonal matrix by the matrix exponential (Lezcano-Casado & Martinez-Rubio 2019)."""
-    return _elman(input_size, connectivity.Exponential(hidden_size, init))
+    return _elman(input_size, connectivity.Exponential(hidden_size, init), nonlinearity)
 
 
 def nnrnn(
@@ -191,5 +198,10 @@ def episodic(input_size: int, hidden_size: int, memories: int = 16, sigma: str =
     return Elman.from_parts(drive, cell.connectivity, cell.phi, input_size, hidden_size)
 
 
-def _elman(input_size: int, matrix: connectivity.Connectivity, nonlinearity: str | nn.Module = "modrelu") -> Elman:
-    return Elman(input_size, matrix.size, nonlinearity, matrix, bias=False)
+def _elman(
+    input_size: int,
+    matrix: connectivity.Connectivity,
+    nonlinearity: str | nn.Module = "modrelu",
+    input_scale: float | None = None,
+) -> Elman:
+    return Elman(input_size, matrix.size, nonlinearity, matrix, bias=False, input_scale=input_scale)

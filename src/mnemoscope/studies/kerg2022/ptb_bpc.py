@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from mnemoscope.cells import Model
 from mnemoscope.config.run_config import RunConfig
 from mnemoscope.connectivity import Schur
 from mnemoscope.registry.citations import Source
@@ -16,7 +17,9 @@ from mnemoscope.replication.claims import Claim, Row, Subject, about, as_subject
 from mnemoscope.replication.learning_study import LearningStudy, finite
 from mnemoscope.replication.study import Finished, Preset, Trial
 from mnemoscope.studies.kerg2022.notation import TINY, Networks, preset, recipe, thesis
+from mnemoscope.tasks import Task
 from mnemoscope.training import load_model
+from mnemoscope.training.evaluation import evaluate
 
 NNRNN = recipe("nnrnn", 8e-4, 0.9, 8e-5, init="cayley", modulus_penalty=1.0, decay=1e-4)
 NETWORKS = {
@@ -37,6 +40,9 @@ MATCHED = {
 EPOCH, EPOCH_300 = 262, 131
 """Iterations per epoch: 5,017,482 characters in 128 streams, in windows of 150 or 300 steps."""
 EPOCHS = 100
+RELEASED_STREAMS = 10
+"""Streams in which the released code evaluates; a training evaluates in as many as it learns from, 128. The state of a
+stream is 0 at its start."""
 # The released code halves the learning rate after every epoch without progress; after ten such epochs learning stalls.
 BASE = RunConfig(
     "ptb-bpc",
@@ -161,19 +167,35 @@ class PennTreebankBPC(LearningStudy):
         return epoch is not None and (trial.settings["steps"], trial.settings["batch_size"]) == (EPOCHS * epoch, 128)
 
     def measure(self, run: Path) -> dict[str, Any]:
-        """Return the mean and the largest modulus of the eigenvalues of an nnRNN."""
-        matrix = getattr(load_model(run)[0].cell, "connectivity", None)
-        if not isinstance(matrix, Schur):
-            return {}
-        with torch.no_grad():
-            moduli = matrix.moduli()
-            return {"mean_modulus": moduli.mean().item(), "largest_modulus": moduli.max().item()}
+        """Return scores on the test text in ten streams, and the moduli of the eigenvalues of an nnRNN."""
+        model, task, config = load_model(run)
+        matrix, measured = getattr(model.cell, "connectivity", None), {}
+        if isinstance(matrix, Schur):
+            with torch.no_grad():
+                moduli = matrix.moduli()
+                measured = {"mean_modulus": moduli.mean().item(), "largest_modulus": moduli.max().item()}
+        return measured | (in_released_streams(model, task, config) if config.evaluate_batches is None else {})
 
     def more_rows(self, name: str, trials: Sequence[Finished]) -> list[Row]:
         stable = [each.result for each in finite(trials)]
         rows = [self.row(trials, "accuracy", [result["accuracy"] for result in stable], ".2%")]
+        for key, form in (("bpc", ".4f"), ("accuracy", ".2%")):
+            streamed = [result[f"{key} in ten streams"] for result in stable if f"{key} in ten streams" in result]
+            if streamed:
+                rows.append(self.row(trials, f"{key}, test text in ten streams", streamed, form))
         moduli = [result["mean_modulus"] for result in stable if "mean_modulus" in result]
         return [*rows, self.row(trials, "mean modulus of eigenvalues", moduli, ".4f")] if moduli else rows
+
+
+def in_released_streams(model: Model, task: Task, config: RunConfig) -> dict[str, float]:
+    """Return bits per character and accuracy on the test text, cut into as many streams as in the released code."""
+    size, device = RELEASED_STREAMS, config.device
+    numbers = range(task.batches(size, "test") or 0)
+    batches = (task.batch(size, config.seed, number, "test").to(device) for number in numbers)
+    continues = (task.continues(size, number, "test") for number in numbers)
+    scores = evaluate(model.to(device), task, batches, continues)
+    model.cpu()
+    return {f"{key} in ten streams": scores[key] for key in ("bpc", "accuracy")}
 
 
 STUDY = PennTreebankBPC()
