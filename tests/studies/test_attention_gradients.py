@@ -68,7 +68,14 @@ def test_the_bounds_are_those_of_the_recorded_attention(tmp_path, cell):
     model, task, config = load_model(folder)
     batch = task.batch(attention_gradients.SEQUENCES, config.seed, 0, "validation")
     with torch.no_grad():
-        dependencies = record_attention(model.cell, model.encode(batch.inputs)).dependencies()
+        attention = record_attention(model.cell, model.encode(batch.inputs))
+    dependencies = attention.dependencies()
+    weights, kept, pairs = 0.0, 0, [(t, b) for t in range(3) for b in range(10)]  # the symbols come first
+    for t, b in pairs:
+        weights += float(attention.weights[-3:, t, b].mean()) * 3 / len(pairs)
+        kept += bool(attention.chosen[-3, t, b])
+    assert found["on symbols"] == pytest.approx(weights, rel=1e-5)
+    assert found.get("kept") == (kept / len(pairs) if cell == "relrnn" else None)
     line = bound_of(found, "1/κᵈ")
     last = found["curves"][1][-1]
     for t in range(len(line)):
@@ -161,3 +168,13 @@ def test_measuring_gradients_leaves_the_model_unchanged():
     task_gradients(task, model, task.batch(2, 0, 0))
     assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
     assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_attention_weights_are_compared_where_the_task_is_solved():
+    learned = {"accuracy": 1.0, "attended": 12.0, "on symbols": 0.6}
+    rows = {row.quantity: row for row in STUDY.summarise([finished("memrnn, copy", "weights", 0.0, **learned)])}
+    row = rows[f"memrnn, copy: {attention_gradients.ON_SYMBOLS}"]
+    assert (row.ours, row.verdict) == ("0.60", "matches")
+    assert rows[f"memrnn, copy: {attention_gradients.ATTENDED}"].claim is None
+    unsolved = STUDY.summarise([finished("memrnn, copy", "weights", 0.0, **learned | {"accuracy": 0.9})])
+    assert {each.quantity: each.verdict for each in unsolved}[row.quantity] == "not compared"

@@ -130,13 +130,45 @@ def test_out_of_memory_is_not_compared():
 @pytest.mark.parametrize(("gradient", "verdict"), [([-1.0, -5.0, -2.0], "matches"), ([-1.0, -2.0], "differs")])
 def test_a_gradient_that_varies_by_decades_is_unstable(gradient, verdict):
     study = screening_tradeoff.STUDY
-    trial = finished(study, "rho = 3", preset="published", gradient=gradient, accuracy=0.5)
+    trial = finished(study, "rho = 3", preset="published", gradient=gradient, accuracy=0.5, steps=200_000)
     row = study.summarise([trial])[1]
     assert (row.quantity, row.verdict) == ("rho = 3: decades of the gradient norm", verdict)
     assert float(row.ours) == max(gradient) - min(gradient)
     smaller = finished(study, "rho = 3", gradient=gradient, accuracy=0.5)
     assert study.summarise([smaller])[1].verdict == "not compared"
     assert study.figure([trial, smaller]).axes
+
+
+def test_a_short_buffer_has_less_leverage_than_a_small_relevant_set():
+    study = screening_tradeoff.STUDY
+    lowest = {"rho = 3": -5.0, "nu = 3": -2.0}
+    trials = [
+        finished(study, name, preset="paper", gradient=[0.0, lowest.get(name, -1.0)], accuracy=1.0)
+        for name in study.subjects()
+    ]
+    row = study.summarise(trials)[-1]
+    assert (row.ours, row.verdict, row.remark[:23]) == ("0.25", "matches", "1.00 and 4.00 decades; ")
+    assert len(study.summarise(trials[1:])) == len(study.summarise(trials)) - 4
+
+
+@pytest.mark.parametrize(("steps", "verdict"), [(100.0, "matches"), (300.0, "differs")])
+def test_updates_are_compared_with_those_of_the_fastest_baseline(steps, verdict):
+    def solved(network, at):
+        curve = {"step": [at], "accuracy": [0.995], "loss": [0.01]}
+        return finished(copy_table.STUDY, f"{network}, delay 100", preset="paper", accuracy=0.995, curve=curve)
+
+    unsolved = finished(copy_table.STUDY, "lstm, delay 100", preset="paper", accuracy=0.5)
+    trials = [
+        solved("exprnn", 200.0),
+        solved("memrnn", 900.0),
+        solved("relrnn", steps),
+        solved("rellstm", 10.0),
+        unsolved,
+    ]
+    row = copy_table.STUDY.summarise(trials)[-1]
+    assert (row.ours, row.verdict) == (f"{steps / 200:.2g}", verdict)
+    assert f"100: {steps:.0f} to 200 of exprnn" in row.remark
+    assert copy_table.STUDY.summarise(trials[1:2])[-1].claim is not row.claim
 
 
 def test_each_data_set_is_compared_under_its_published_conditions():

@@ -18,11 +18,11 @@ from mnemoscope.lenses.attention import record_attention, sparse_bound, uniform_
 from mnemoscope.lenses.gradients import GradientNorms
 from mnemoscope.memory.attention import Attentive, FullHistory, SparseBacktracking
 from mnemoscope.replication.agreement import at_least, at_most, chosen
-from mnemoscope.replication.claims import Claim, Row, about
+from mnemoscope.replication.claims import EVERYTHING, Claim, Row, about
 from mnemoscope.replication.computed_study import legend_above, rounded
 from mnemoscope.replication.learning_study import by_name
 from mnemoscope.replication.study import Finished, Preset, Trial
-from mnemoscope.studies.kerg2022 import denoise
+from mnemoscope.studies.kerg2022 import denoise, transfer_copy
 from mnemoscope.studies.kerg2022.notation import thesis
 from mnemoscope.studies.kerg2022.recall import BASE, RecallStudy, as_many_sequences
 from mnemoscope.tasks import Copy
@@ -36,8 +36,16 @@ NETWORKS = ("rnn", "rnn-orth", "lstm", "memrnn", "relrnn", "rellstm", "sab")
 ALL = {"networks": NETWORKS, "tasks": ("copy", "denoise")}
 BACK = "decades from the last step to the first symbol"
 ATTENDED = f"{AFTER}, states attended to at a recall"
+ON_SYMBOLS = f"{AFTER}, attention to the symbols' states at a recall"
+KEPT = f"{AFTER}, of the symbols' states, kept until the recall"
 STABLE = 2.0
 """Decades by which a stable gradient may differ there; our reading, since the source has no number."""
+OF_WEIGHTS = (
+    (ATTENDED, "attended", ".1f", "exponential of the entropy of the weights"),
+    (ON_SYMBOLS, "on symbols", ".2f", "sum of the weights"),
+    (KEPT, "kept", ".2f", "in the relevant set at the first recall"),
+)
+"""Quantities of attention weights: the key of a result, the format of numbers, and a remark."""
 SEQUENCES = 10
 BOUNDS = {"1/T": (0, (1, 2)), "1/κᵈ": (0, (6, 2))}
 """Bounds of the theory, and their dash patterns."""
@@ -56,6 +64,18 @@ def _claims() -> Iterable[Claim]:
             yield Claim(about(network, "denoise"), f"{AFTER}, {BACK}", value, source, agreement)
     few = at_most(20, "our reading of 'a sparse subset': no more than the 20 states that a RelRNN keeps")
     yield Claim(about("memrnn", "denoise"), ATTENDED, "a sparse subset", thesis("4.4.3 and Fig 1 (right)"), few)
+    most = at_least(0.5, "our reading of 'corroborated': most of the weight; equal attention gives a twelfth")
+    yield Claim(about("memrnn", "copy"), ON_SYMBOLS, "the relevant events", thesis("4.6.1 and Fig 1 (left)"), most)
+    predicted = at_least(0.5, "our reading of 'predicted to be relevant': most of them; chance keeps 1 in 100")
+    for network in ("relrnn", "rellstm"):
+        yield Claim(about(network, "denoise"), KEPT, "the relevant ones", thesis("4.5"), predicted)
+    yield Claim(
+        EVERYTHING,
+        "attention over the short-term buffer alone",
+        "two pictures, without a statement",
+        thesis("B.4 Fig 8 and 9"),
+        reason="pictures without a statement; that only the last nu states have weights follows from the buffer",
+    )
 
 
 class AttentionGradients(RecallStudy):
@@ -97,6 +117,18 @@ class AttentionGradients(RecallStudy):
             },
             tuple(range(5)),
         ),
+        "weights": Preset(
+            "Attention weights of MemRNNs that copy over 100 steps, by the recipe of the study transfer-copy, on a "
+            "GPU; three seeds.",
+            {
+                "networks": ("memrnn",),
+                "tasks": ("copy",),
+                "delay": 100,
+                "recipes": True,
+                "changes": {"device": "cuda", "evaluate_batches": 4},
+            },
+            tuple(range(3)),
+        ),
         "published": Preset(
             "As published: a delay of 1,000, 128 units, at most 200,000 iterations, on a GPU; one seed.",
             {**ALL, "delay": 1000, "changes": {"device": "cuda"}},
@@ -114,7 +146,7 @@ class AttentionGradients(RecallStudy):
     def trials(self, settings: Mapping[str, Any], seeds: Iterable[int]) -> list[Trial]:
         networks = {
             about(network, task): {
-                **(_recipe(network, settings["delay"]) if settings.get("recipes") else _plain(settings["delay"])),
+                **(_recipe(network, task, settings["delay"]) if settings.get("recipes") else _plain(settings["delay"])),
                 "cell": network,
                 "task": task,
             }
@@ -156,10 +188,10 @@ class AttentionGradients(RecallStudy):
         return result
 
     def as_published(self, trial: Trial) -> bool:
-        """Whether the task, its delay and the size are as published."""
-        same_task = trial.settings["task"] == self.base.task
+        """Whether the delay and the size are as published; no delay was published for the copy task."""
+        copies = trial.settings["task"] == "copy"
         same_delay = trial.settings["task_options"]["delay"] == self.base.task_options["delay"]
-        return super().as_published(trial) and same_task and same_delay
+        return super().as_published(trial) and (copies or same_delay)
 
     def more_rows(self, name: str, trials: Sequence[Finished]) -> list[Row]:
         measurements = [each.result for each in trials if "curves" in each.result]
@@ -176,9 +208,10 @@ class AttentionGradients(RecallStudy):
             if measured:
                 remark = "above the bound at every step" if min(measured) >= 0 else "below the bound somewhere"
                 rows.append(self.row(trials, f"{AFTER}, least decades above {bound}", measured, ".2f", remark))
-        attended = [result["attended"] for result in measurements if "attended" in result]
-        if attended:
-            rows.append(self.row(trials, ATTENDED, attended, ".1f", "exponential of the entropy of the weights"))
+        for quantity, key, form, remark in OF_WEIGHTS:
+            measured = [result[key] for result in measurements if key in result]
+            if measured:
+                rows.append(self.row(trials, quantity, measured, form, remark))
         return rows
 
     def figure(self, results: Sequence[Finished]) -> Figure:
@@ -215,8 +248,10 @@ def _plain(delay: int) -> dict[str, Any]:
     return {"task_options": {"delay": delay}}
 
 
-def _recipe(network: str, delay: int) -> dict[str, Any]:
-    """Return the recipe by which the study denoise trains a network; it lacks the RNN."""
+def _recipe(network: str, task: str, delay: int) -> dict[str, Any]:
+    """Return the recipe by which the study transfer-copy or denoise trains a network; the latter lacks the RNN."""
+    if task == "copy":
+        return transfer_copy.NETWORKS[network]
     if network == "rnn":
         return {**_plain(delay), **as_many_sequences(128)}
     return denoise.AT_DELAYS[about(network, delay=delay)]
