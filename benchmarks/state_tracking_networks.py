@@ -303,6 +303,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=list(RECIPES), metavar="RECIPE")
     parser.add_argument("--seeds", type=int, help="networks for each length; by default those of the recipe")
     parser.add_argument("--lengths", type=int, nargs="*", help="lengths in training; by default those of the recipe")
+    parser.add_argument("--steps", type=int, help="training steps; by default those of the recipe")
     parser.add_argument("--length", type=int, default=1024, help="letters of the words that measure accuracy")
     parser.add_argument("--words", type=int, default=8192, help="number of these words")
     parser.add_argument("--seconds", type=float, default=1e9, help="begin and go on with a recipe only if time is left")
@@ -312,9 +313,8 @@ def main() -> None:
     end = time.monotonic() + given.seconds
     for name in given.only:
         left = end - time.monotonic()
-        recipe = replace(
-            RECIPES[name], **{key: value for key in ("seeds", "lengths") if (value := getattr(given, key)) is not None}
-        )
+        chosen = {key: getattr(given, key) for key in ("seeds", "lengths", "steps")}
+        recipe = replace(RECIPES[name], **{key: value for key, value in chosen.items() if value is not None})
         ensemble = train(recipe, given.device, left, lambda line: print(line, flush=True)) if left > 0 else None
         if ensemble is not None:
             number = keep(ensemble, given.folder, given.length, given.words)

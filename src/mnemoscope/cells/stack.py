@@ -89,6 +89,8 @@ class Stack(Cell):
         found = []
         for depth, (layer, part) in enumerate(zip(self._cells(), state, strict=True)):
             found += [inner.named(f"layers.{depth}") for inner in layer.affine_layers(xs, part)]
+            if depth == len(self.layers) - 1:  # no layer reads the outputs of the last one
+                break
             path = layer.fast_path(xs, part, None)
             xs, _ = path.run() if isinstance(path, FastPath) else run_loop(layer, xs, part, None)
         return found
