@@ -6,10 +6,12 @@ import torch
 import mnemoscope as ms
 from mnemoscope.cells import LSTM, HDetach
 
+CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA")
+
 
 def slow(cell, xs, draws):
     """Compute the four gates explicitly; detach h where the random draw requires it."""
-    h, c = torch.zeros(2, xs.shape[1], 6, dtype=xs.dtype)
+    h, c = xs.new_zeros(2, xs.shape[1], 6)
     outputs = []
     for x, detached in zip(xs, draws, strict=True):
         h = h.detach() if detached else h
@@ -24,13 +26,14 @@ def gradients(outputs, xs, cell):
     return torch.autograd.grad(outputs.square().sum(), [xs, *cell.parameters()])
 
 
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=CUDA)])
 @pytest.mark.parametrize("p", [0.0, 0.25, 0.5, 1.0])
-def test_it_is_a_slow_loop_with_the_same_draws(p):
+def test_it_is_a_slow_loop_with_the_same_draws(p, device):
     torch.manual_seed(0)
-    cell = HDetach(3, 6, p).double()
-    xs = torch.randn(15, 4, 3, dtype=torch.float64, requires_grad=True)
+    cell = HDetach(3, 6, p).double().to(device)
+    xs = torch.randn(15, 4, 3, dtype=torch.float64, device=device, requires_grad=True)
     torch.manual_seed(7)
-    draws = [torch.rand(()).item() < p for _ in range(15)]
+    draws = [torch.rand((), device=device).item() < p for _ in range(15)]
     assert p in (0, 1) or 0 < sum(draws) < 15
     torch.manual_seed(7)
     outputs = ms.scan(cell, xs)[0]

@@ -157,7 +157,12 @@ class HDetach(LSTM):
     def _random_step(self, u: Tensor, state: LSTMState) -> LSTMState:
         # a selection on the device instead of a branch, which would wait for the GPU and forbid CUDA graphs
         detached = torch.rand((), device=u.device) < self.p
-        return self._step(u, state._replace(h=torch.where(detached, state.h.detach(), state.h)))
+        h = torch.where(detached, state.h.detach(), state.h)
+        if not u.is_cuda:
+            return self._step(u, state._replace(h=h))
+        # torch's kernel for all gates, as in nn.LSTMCell: a step is bound by the number of kernels
+        h, c, _ = torch.ops.aten._thnn_fused_lstm_cell(u, linear(h, self.weight_hh, self.bias_hh), state.c)
+        return LSTMState(h, c)
 
     def fast_path(self, xs: Tensor, state: LSTMState, mask: Tensor | None) -> FastPath | NoFastPath:
         if self.training:
