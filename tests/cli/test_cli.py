@@ -91,6 +91,7 @@ def test_wrong_bits_are_compared_with_constant_answers(tmp_path, capsys):
     assert NOTHING in (Path(result["folder"]) / "page.html").read_text()
 
 
+@SLOW
 def test_bit_tasks_are_listed_with_constant_answers(capsys):
     assert main(["list", "tasks", "--json"]) == 0
     rows = {row["name"]: row["trivial"] for row in json.loads(capsys.readouterr().out)}
@@ -139,6 +140,7 @@ def test_trained_runs_are_compared(tmp_path, capsys):
     assert own == json.loads(capsys.readouterr().out)["distances"]  # the same task and seed
 
 
+@SLOW
 def test_runs_of_a_task_with_contexts_are_compared_at_the_inputs_of_its_conditions(tmp_path, capsys):
     # Two copies of one run, under other paths: the names of their folders are equal.
     first = train_tiny("context-decision", tmp_path, capsys)
@@ -367,6 +369,7 @@ def test_inspect_uses_the_given_input_and_shows_it(tmp_path, capsys):
     assert f"--network rnn --input 0.5 0.25 --output {tmp_path / 'p.html'}" in text
 
 
+@SLOW
 @pytest.mark.usefixtures("undrawn")
 def test_inspect_certifies_small_networks_and_refuses_larger_ones(tmp_path, capsys):
     small, large = tmp_path / "small.pt", tmp_path / "large.pt"

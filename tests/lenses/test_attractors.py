@@ -164,6 +164,7 @@ def test_index_sums_are_1_if_an_interval_is_mapped_into_its_interior():
     assert cycles.index_sums.tolist() == [1] * 2
 
 
+@SLOW
 def test_one_period_finds_its_divisors_too_and_counts_them_once():
     alone = ms.find_cycles(logistic(3.5, (0.1, 0.9)), periods=4)
     assert alone.periods.tolist() == [1, 2, 4]
@@ -251,6 +252,7 @@ def test_a_continuum_of_cycles_is_reported_and_not_counted(tmp_path):
         assert ms.Cycles.load(tmp_path / "family.safetensors").summary() == summary
 
 
+@SLOW
 def test_isolated_degenerate_cycles_are_no_continuum():
     """If cycles branch off a fixed point, the k-fold map has an eigenvalue 1 and one root."""
     starts = torch.tensor([[-0.1], [0.0], [0.3]], dtype=torch.float64)
@@ -398,6 +400,7 @@ def test_diverged_starts_are_excluded_and_reported():
     assert "1 of 2 starts left to infinity" in spectrum.summary()
 
 
+@SLOW
 def test_the_standard_error_matches_the_scatter_of_repetitions():
     spectrum = ms.lyapunov_spectrum(logistic(3.9, (0.09, 0.976)), steps=400, starts=64)
     assert 0.6 < float(spectrum.errors.mean() / spectrum.exponents.std()) < 1.6
@@ -528,6 +531,7 @@ def test_an_invariant_circle_is_recognised():
     assert_all(ms.find_attractors(tanh_network(1.1 * R), 4, **BRIEFLY), Kind.CIRCLE)
 
 
+@SLOW
 def test_a_torus_is_recognised():
     pair = [rotation(1.0), rotation(math.sqrt(2))]
 
@@ -696,6 +700,7 @@ def test_concentric_circles_are_two_attractors(angle):
     assert attractors.member[:3].unique().numel() == attractors.member[3:].unique().numel() == 1
 
 
+@SLOW
 def test_adjacent_chaotic_sets_are_two_attractors():
     starts = sides(torch.tensor([[0.3], [0.41], [0.77]]).double(), 0.06)
     attractors = ms.find_attractors(system(with_two_sides(lambda x, h: 3.99 * h * (1 - h), 0.06), 2), starts, **BRIEFLY)
@@ -715,6 +720,7 @@ def test_adjacent_cycles_are_two_attractors(apart):
     assert sorted(attractors.states[:, 1].tolist()) == pytest.approx([-apart / 2, apart / 2])
 
 
+@SLOW
 def test_a_cycle_that_starts_have_not_reached_yet_is_one_attractor():
     def slowly(x, h):
         return torch.stack([-torch.tanh(2 * h[:, 0]), 0.997 * h[:, 1]], 1)
@@ -806,6 +812,7 @@ def test_a_continuous_attractor_stays_whole_if_another_is_nearer(function, width
     assert sorted(positions.tolist()) == pytest.approx([1, 2] if number == 2 else [-1, 0, 1], abs=1e-6)
 
 
+@SLOW
 def test_the_summary_reports_that_not_all_groups_were_compared(monkeypatch):
     monkeypatch.setattr(manifolds, "MAX_PAIRS", 2)
     rows = torch.tensor([[0.0], [1.0], [2.0]]).double()
@@ -869,6 +876,7 @@ def test_the_three_lenses_are_registered():
     assert ms.registry.lenses["attractors"].load() is ms.find_attractors
 
 
+@SLOW
 def test_many_point_attractors_are_all_found():
     """Six independent bits have 64 points."""
     attractors = ms.find_attractors(tanh_network(2 * torch.eye(6)), 200)
@@ -879,6 +887,7 @@ def test_many_point_attractors_are_all_found():
     assert slow_point.shares.tolist() == [1.0]
 
 
+@SLOW
 def test_the_summary_does_not_average_exponents_of_different_attractors():
     """The map is chaotic on one side and has a stable point on the other."""
 

@@ -448,6 +448,7 @@ def test_rounding_on_the_unit_circle_is_no_bifurcation():
     assert not [event for event in diagram.events if event.name in ("Neimark-Sacker", "unknown")]
 
 
+@SLOW
 def test_snapshots_stay_in_order_near_a_bifurcation():
     diagram = ms.track_fixed_points(maps(lambda h, g: torch.tanh(g * h)), [0.5, 1.0, 1.0001], starts=LINE[3:4])
     assert (diagram.snapshots.diff() > 0).all()
@@ -492,6 +493,7 @@ def test_27_branches_appear_together_and_8_vanish_together():
     assert "9 before, 1 after" in event.sentence
 
 
+@SLOW
 def test_folds_at_one_parameter_but_different_states_are_two_events():
     """Zeros of mu - (x^2 - 1)^2 appear at -1 and at +1."""
     diagram = ms.track_fixed_points(

@@ -149,6 +149,7 @@ def test_the_rate_integrates_to_the_change_along_a_trajectory(T_d):
 # the descent
 
 
+@SLOW
 def test_a_hundred_thousand_random_steps_never_rise():
     steps = 0
     for number, sigma in enumerate(SIGMAS):
@@ -577,6 +578,7 @@ def test_a_network_that_converges_to_zero_never_rises():
     assert float(result.error.max()) < 1e-15
 
 
+@SLOW
 def test_a_large_eigenvalue_does_not_hide_a_negative_one():
     descent = ms.energy_descent(rnn_without_bias(torch.diag(torch.tensor([1e7, -5.0]))))
     assert descent.kind == "two-step"
@@ -619,6 +621,7 @@ def test_float32_rounding_of_weights_keeps_the_guarantee():
     assert not ms.energy_descent(rnn.double()).guaranteed  # for float64 weights it is no rounding
 
 
+@SLOW
 def test_a_given_flow_is_compared_with_the_integrated_one():
     memory = EpisodicMemory(2 * torch.eye(2, dtype=torch.float64), T_h=0.0)
     V = torch.linspace(3, 0, 20).double()[:, None, None].expand(20, 1, 2)

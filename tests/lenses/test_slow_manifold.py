@@ -157,6 +157,7 @@ def test_a_curve_that_branches_is_no_line() -> None:
     assert "branches" in memory.doubts[0]
 
 
+@SLOW
 def test_sparse_starts_on_a_ring_are_connected_by_states_between_them() -> None:
     angle = 2 * pi * torch.arange(9, dtype=torch.float64).repeat_interleave(5) / 9  # nine values of the task
     starts = torch.zeros(45, 6, dtype=torch.float64)
@@ -243,6 +244,7 @@ def test_states_that_arrive_late_settle_longer() -> None:
     assert torch.equal(memory.rests_stable.sort().values, torch.tensor([False] * 3 + [True] * 3))
 
 
+@SLOW
 def test_a_value_is_held_around_an_oscillation() -> None:
     leak = 0.9995
     turn = torch.tensor([[-0.36, -0.93], [0.93, -0.36]], dtype=torch.float64)  # by 111 degrees per step
@@ -318,6 +320,7 @@ def test_a_planted_surface(name: str, cell: Cell, starts: Tensor | int) -> None:
         assert 8 <= len(memory.fixed_points) <= 16
 
 
+@SLOW
 def test_isolated_points_are_no_manifold() -> None:
     points = _normal(8, 3, seed=5)
     memory = _found(planted_points(points), 200)
@@ -393,6 +396,7 @@ def test_a_trained_memory(cell: str, task: str) -> None:
 # Arguments
 
 
+@SLOW
 def test_starts_are_kept_at_the_speed_asked_for() -> None:
     cell, limit = planted_flat(0.99), 5e-3
     memory = _found(cell, speed=limit, steps=20)

@@ -213,6 +213,7 @@ class Failing(Counting):
                 yield from super().events([job])
 
 
+@SLOW
 def test_a_point_with_a_failed_seed_has_no_value(tmp_path):
     asked = sweep("learning_rate=0.001,0.1", seeds=(0, 1))
     complete = run_sweep(asked, tmp_path / "complete", progress=False)
@@ -604,6 +605,7 @@ def test_a_point_with_missing_values_is_completed(tmp_path):
     assert len(result.points) == 4
 
 
+@SLOW
 def test_optuna_keeps_its_state_in_a_database(tmp_path, capsys):
     pytest.importorskip("optuna")
     url = f"sqlite:///{tmp_path}/sweeps.db"

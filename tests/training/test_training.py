@@ -166,6 +166,7 @@ def test_the_global_generator_neither_matters_nor_changes(tmp_path):
     assert artefacts(CONFIG, tmp_path / "one") == artefacts(CONFIG, tmp_path / "two")
 
 
+@SLOW
 def test_runs_in_threads_have_the_weights_of_single_runs(tmp_path, noisy):
     cells = ("elman", "gru", "noisy")
     configs = [replace(CONFIG, cell=cells[seed % 3], seed=seed, steps=2, evaluate_every=2) for seed in range(12)]
@@ -365,6 +366,7 @@ def test_a_batch_larger_than_the_data_is_refused_before_work_starts(config, tmp_
     assert not [*tmp_path.iterdir()]
 
 
+@SLOW
 @pytest.mark.usefixtures("_tiny_data")
 def test_the_data_folder_does_not_change_the_run(tmp_path, monkeypatch):
     here = replace(TEXT, task_options={"length": 7, "data": os.environ["MNEMOSCOPE_DATA"]})
@@ -588,6 +590,7 @@ def test_metrics_and_temporary_files_are_not_opened_through_links(tmp_path):
     assert (tmp_path / "env.json").read_text() == "new"
 
 
+@SLOW
 def test_a_resumed_run_leaves_files_with_hard_links_unchanged(tmp_path):
     """A backup made by `cp -l` consists of such files."""
     with pytest.raises(Crash):
@@ -729,6 +732,7 @@ def test_a_flipped_bit_of_a_checkpoint_or_a_model_is_found(tmp_path):
             read(folder)
 
 
+@SLOW
 def test_a_checkpoint_without_a_checksum_is_still_read(tmp_path):
     """As earlier versions wrote it; the run ends with the same bytes."""
     run(CONFIG, tmp_path / "straight")

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import is_dataclass
-from functools import partial
+from functools import cache, partial
 from inspect import Parameter
 from math import isnan
 from types import NoneType, UnionType
@@ -130,25 +130,25 @@ def fit(value: object, annotation: Any) -> Any:
     >>> fit(1, float | None), fit(1, int | float), fit(1, str), fit("true", bool)
     (1.0, 1, '1', True)
     """
-    if type(value) is annotation and annotation in (bool, int, str):  # a study builds thousands of configurations
+    if type(value) is annotation and annotation in (bool, int, str):
         return value
-    if get_origin(annotation) is dict:
+    origin, arguments, choices = _anatomy(annotation)
+    if origin is dict:
         if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
             raise TypeError(f"a table of options, but is {value!r}")
-        key_type, value_type = get_args(annotation)
+        key_type, value_type = arguments
         try:
             return {fit(key, key_type): fit(item, value_type) for key, item in value.items()}
         except TypeError as error:
             raise TypeError(f"a table of options, each value {error}") from None
-    if get_origin(annotation) in (tuple, Sequence):
-        inner = get_args(annotation)[0]
+    if origin in (tuple, Sequence):
+        inner = arguments[0]
         if not isinstance(value, list | tuple):
             raise TypeError(f"a list, each item {_expected(plain(inner))}, but is {value!r}")
         try:
             return tuple(fit(item, inner) for item in value)
         except TypeError as error:
             raise TypeError(f"a list, each item {error}") from None
-    choices = plain(annotation)
     if isinstance(value, float) and isnan(value):
         raise TypeError(f"{_expected(choices)}, but is nan")
     for choice in choices:
@@ -161,6 +161,12 @@ def fit(value: object, annotation: Any) -> Any:
     if bool in choices and isinstance(value, str) and value.lower() in ("true", "false"):
         return value.lower() == "true"
     raise TypeError(f"{_expected(choices)}, but is {value!r}")
+
+
+@cache  # a study builds thousands of configurations
+def _anatomy(annotation: Any) -> tuple[Any, tuple[Any, ...], list[Any]]:
+    """Return the origin, the arguments and the plain types of an annotation."""
+    return get_origin(annotation), get_args(annotation), plain(annotation)
 
 
 def plain(annotation: Any) -> list[Any]:

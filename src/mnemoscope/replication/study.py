@@ -6,6 +6,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,7 +30,7 @@ class Trial:
     subject: Subject = EVERYTHING
     """Subject that selects the claims to compare with; not part of the hash."""
 
-    @property
+    @cached_property
     def hash(self) -> str:
         """Ten hexadecimal digits of the name, the settings and the seed; the trial's folder has this name."""
         settings = without_later_defaults(self.settings)  # a new field of runs must not change old hashes
