@@ -3,6 +3,7 @@
 import json
 from itertools import product
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
@@ -19,7 +20,7 @@ from mnemoscope.training.reinforcement import (
     play_episodes,
     train_agent,
 )
-from mnemoscope.training.reinforcement.grid import generate_levels
+from mnemoscope.training.reinforcement.grid import DrawnRooms, draw_levels, generate_levels
 from mnemoscope.training.reinforcement.grid.codes import EMPTY, code, tables
 from mnemoscope.training.reinforcement.grid.rules import DONE, DROP, FORWARD, PICK_UP, TOGGLE
 from mnemoscope.training.reinforcement.grid.stepping import step_by_operations
@@ -55,6 +56,85 @@ def test_rooms_repeat_minigrid(place, steps):
         assert torch.equal(outcomes[0].ended, outcomes[1].ended)
         rewarded += int((outcomes[0].rewards > 0).sum())
     assert rewarded or steps < 700
+
+
+class EarlierGoToObject(gymnasium.Wrapper):
+    """GoToObject with the rule of gym-minigrid 1.0: "done" succeeds on the nine squares around the target."""
+
+    def step(self, action):
+        observation, reward, terminated, truncated, extra = self.env.step(action)
+        room = self.env.unwrapped
+        if action == DONE:
+            near = all(abs(a - b) <= 1 for a, b in zip(room.agent_pos, room.target_pos, strict=True))
+            reward = 1 - 0.9 * room.step_count / room.max_steps if near else 0
+        return observation, reward, terminated, truncated, extra
+
+
+@pytest.mark.parametrize("place", ["GoToObject-6x6-N2", "GoToDoor-5x5"])
+def test_rooms_repeat_the_rules_of_an_earlier_release(place):
+    from minigrid.wrappers import ImgObsWrapper
+
+    def make():
+        if place == "GoToObject-6x6-N2":
+            return EarlierGoToObject(minigrid(place)())
+        return ImgObsWrapper(gymnasium.make(f"MiniGrid-{place}-v0", disable_env_checker=True, max_steps=5 * 5**2))
+
+    rooms = [BatchedRoom(place, 160, release) for release in ("gym-minigrid 1", "minigrid 3")]
+    expected, found, present = Environments(make, 4), *(room.environments(4) for room in rooms)
+    generator, differences = torch.Generator().manual_seed(0), 0
+    for _ in range(40):
+        assert torch.equal(found.observations, expected.observations)
+        actions = useful_actions(expected.observations, generator)
+        outcomes = [each.step(actions) for each in (found, expected, present)]
+        assert torch.equal(outcomes[0].rewards, outcomes[1].rewards)
+        assert torch.equal(outcomes[0].ended, outcomes[1].ended)
+        differences += int((outcomes[0].rewards != outcomes[2].rewards).sum())
+    assert differences
+
+
+@pytest.mark.parametrize("place", [*PLACES[::2], *slow(*PLACES[1::2], "MemoryS13Random")])
+def test_drawn_levels_have_the_distribution_of_minigrids_generator(place):
+    """No value occurs only in MiniGrid's levels, and frequencies differ by less than 5 standard errors."""
+    torch.manual_seed(0)
+    generated, drawn = generate_levels(place, range(250)), draw_levels(place, 4000)
+    assert (drawn.width, drawn.rule, drawn.limit) == (generated.width, generated.rule, generated.limit)
+    frequencies = []
+    for levels in (generated, drawn):
+        at_target = levels.squares.gather(1, levels.targets.clamp(max=levels.squares.shape[1] - 1))
+        relative = levels.place.unsqueeze(1) - levels.targets
+        columns = [levels.squares, levels.place, levels.direction, levels.targets, at_target, relative + 999]
+        table = torch.cat([column.reshape(len(levels.place), -1).long() for column in columns], 1)
+        assert int(table.min()) >= 0
+        cases = table + 2000 * torch.arange(table.shape[1])  # a number for each property and value
+        frequencies.append(cases.flatten().bincount(minlength=2000 * table.shape[1]) / len(table))
+    pooled = (250 * frequencies[0] + 4000 * frequencies[1]) / 4250
+    error = (pooled * (1 - pooled) * (1 / 250 + 1 / 4000)).sqrt()
+    common = pooled > 5 / 250  # with fewer expected, the difference is not normally distributed
+    assert int((common & (pooled < 1)).sum()) > 10
+    assert ((frequencies[0] - frequencies[1]).abs() <= 5 * error)[common].all()
+    assert (frequencies[1] > 0)[frequencies[0] >= 3 / 250].all()
+
+
+@pytest.mark.parametrize(("place", "number"), [("DoorKey-5x5", 48), ("MemoryS7", 16), ("RedBlueDoors-6x6", 1024)])
+def test_small_rooms_have_so_many_different_levels(place, number):
+    """A training of 16,384 levels contains them all."""
+    torch.manual_seed(0)
+    drawn = draw_levels(place, 16_384)
+    table = torch.cat([drawn.squares.long(), drawn.place.unsqueeze(1), drawn.direction.unsqueeze(1)], 1)
+    assert len(table.unique(dim=0)) == number
+
+
+def test_renewed_levels_replace_those_of_the_next_episodes():
+    torch.manual_seed(0)
+    rooms = DrawnRooms("GoToDoor-8x8", 3)
+    before = rooms.observations
+    rooms.renew(steps=4)
+    assert torch.equal(rooms.observations, before)  # the present episodes continue
+    firsts = []
+    for _ in range(4):
+        assert rooms.step(torch.full((3,), DONE)).ended.all()
+        firsts.append(rooms.observations)
+    assert len(torch.cat(firsts).flatten(1).unique(dim=0)) == 12
 
 
 def test_squares_have_the_properties_of_minigrid():
@@ -150,13 +230,15 @@ def test_training_and_playing_in_tensors_equals_that_in_minigrid(tmp_path):
 
 
 @pytest.mark.parametrize(("place", "steps"), [("MemoryS7", 3), *slow(*((small, 30) for small, _ in ROOMS.values()))])
-def test_the_kernel_of_a_step_equals_the_operations(place, steps):
+@pytest.mark.parametrize("release", ["minigrid 3", *slow("gym-minigrid 1")])
+def test_the_kernel_of_a_step_equals_the_operations(place, steps, release):
     """On a GPU, or in Triton's interpreter."""
     pytest.importorskip("triton")
     from mnemoscope.training.reinforcement.grid import triton_step
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    rooms, generator = BatchedRoom(place, 4).environments(2, seed=1, device=device), torch.Generator().manual_seed(2)
+    rooms = BatchedRoom(place, 4, release).environments(2, seed=1, device=device)
+    generator = torch.Generator().manual_seed(2)
     if place == "DoorKey-5x5":
         rooms._levels = rooms._levels._replace(limit=9)
     for _ in range(steps):
@@ -167,8 +249,9 @@ def test_the_kernel_of_a_step_equals_the_operations(place, steps):
         rooms.step(actions)
 
 
-def test_a_resumed_run_in_tensors_equals_an_uninterrupted_one(tmp_path, monkeypatch):
-    ppo, room = PPO(steps=108, environments=4, rollout=9, minibatches=2, epochs=1), BatchedRoom("DoorKey-5x5", 8)
+@pytest.mark.parametrize("levels", [8, None])
+def test_a_resumed_run_in_tensors_equals_an_uninterrupted_one(levels, tmp_path, monkeypatch):
+    ppo, room = PPO(steps=108, environments=4, rollout=9, minibatches=2, epochs=1), BatchedRoom("GoToDoor-5x5", levels)
     whole, part = (build_grid_agent("rellstm", hidden_size=6, features=8, short_term=2, relevant=2) for _ in range(2))
     train_agent(whole, room, ppo, tmp_path / "whole", progress=False)
     improve, calls = PPO.improve, []

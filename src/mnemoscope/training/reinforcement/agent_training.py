@@ -23,7 +23,7 @@ from mnemoscope.training.metrics_file import MetricsFile
 from mnemoscope.training.reinforcement.actor_critic import ActorCritic
 from mnemoscope.training.reinforcement.environments import Environments, MakeEnvironment
 from mnemoscope.training.reinforcement.episode_states import with_empty_rows, without_empty_rows
-from mnemoscope.training.reinforcement.grid.rooms import BatchedRoom
+from mnemoscope.training.reinforcement.grid.rooms import BatchedRoom, DrawnRooms
 from mnemoscope.training.reinforcement.parallel_environments import ParallelEnvironments
 from mnemoscope.training.reinforcement.ppo import PPO
 from mnemoscope.training.reinforcement.rollout import AnyEnvironments, Rollout, collect_rollout
@@ -173,6 +173,8 @@ def _train(
     ):
         while done.rollouts < rollouts:
             with seeded("rollout", ppo.seed, done.rollouts, device=next(agent.parameters()).device):
+                if isinstance(environments, DrawnRooms):
+                    environments.renew(ppo.rollout)
                 rollout, done.state = collect_rollout(agent, environments, done.state, ppo.rollout)
                 means = ppo.improve(agent, optimiser, rollout)
             done.rollouts += 1

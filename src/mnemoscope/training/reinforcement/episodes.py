@@ -54,7 +54,8 @@ def play_episodes(
 
     Args:
         agent: the agent, which stays unchanged.
-        make: returns a new environment; or a room whose copies are tensors, which gives the same episodes.
+        make: returns a new environment; or a room whose copies are tensors, which gives the same episodes if it has a
+            pool of levels.
         episodes: number of episodes.
         seed: seed of the episodes and of the actions. The episodes differ from those of `train_agent`.
         greedy: take the most likely action; otherwise draw one, as in training.
@@ -63,7 +64,8 @@ def play_episodes(
     device, training = next(agent.parameters()).device, agent.training
     stream = 1  # training uses stream 0
     if isinstance(make, BatchedRoom):
-        environments = replace(make, levels=episodes).environments(episodes, seed, stream, device)
+        pool = replace(make, levels=None if make.levels is None else episodes)
+        environments = pool.environments(episodes, seed, stream, device)
     else:
         environments = Environments(make, episodes, seed, stream)
     state, playing = agent.cell.initial_state(episodes), torch.arange(episodes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -14,6 +14,10 @@ from mnemoscope.training.reinforcement.environments import minigrid
 from mnemoscope.training.reinforcement.grid.codes import COLOURS, OUTSIDE, STATES
 from mnemoscope.training.reinforcement.grid.rules import RULES
 
+Release = Literal["minigrid 3", "gym-minigrid 1"]
+"""Release of MiniGrid whose rules hold: 2.3 and later, or gym-minigrid 1 and MiniGrid 2.0. In the older ones, "done" in
+GoToObject succeeds on all nine squares around the target, not only on the four beside it, and an episode in GoToDoor
+ends after 5 steps per square of the room instead of 4."""
 MARGIN = 6
 """Squares of wall around every room, so that each view of 7 x 7 squares lies inside the stored squares."""
 
@@ -41,25 +45,45 @@ class Levels(NamedTuple):
     """Whether walls and closed doors hide what is behind them."""
 
 
-def generate_levels(name: str, seeds: Iterable[int]) -> Levels:
-    """Return the levels that `MiniGrid-<name>-v0` starts with these seeds.
+class Room(NamedTuple):
+    """A MiniGrid environment, and the fields of `Levels` that all levels of the room share."""
 
-    >>> generate_levels("MemoryS7", range(3)).squares.shape
-    torch.Size([3, 361])
-    """
+    environment: Any
+    shared: dict[str, Any]
+
+
+def open_room(name: str, release: Release = "minigrid 3") -> Room:
+    """Return the environment `MiniGrid-<name>-v0`, and what the rules of a release say about its levels."""
     environment = minigrid(name)().unwrapped
-    rule = type(environment).__name__
+    rule, limit = type(environment).__name__, environment.max_steps
     if rule not in RULES:
         raise ValueError(
             f"{name} is a {rule}, whose rules are not among those written for tensors ({', '.join(RULES)}); train in "
             f"minigrid({name!r}) instead."
         )
+    if release == "gym-minigrid 1":
+        limit = 5 * environment.size**2 if rule == "GoToDoorEnv" else limit
+        rule = f"{rule} of 2020" if f"{rule} of 2020" in RULES else rule
+    shared = {
+        "rewards": (1 - 0.9 * (torch.arange(limit + 1, dtype=torch.float64) / limit)).float(),
+        "width": environment.width + 2 * MARGIN,
+        "rule": rule,
+        "limit": limit,
+        "occluded": not environment.see_through_walls,
+    }
+    return Room(environment, shared)
+
+
+def generate_levels(name: str, seeds: Iterable[int], release: Release = "minigrid 3") -> Levels:
+    """Return the levels that `MiniGrid-<name>-v0` starts with these seeds.
+
+    >>> generate_levels("MemoryS7", range(3)).squares.shape
+    torch.Size([3, 361])
+    """
+    environment, shared = open_room(name, release)
     levels = [_level(environment, seed) for seed in seeds]
     squares, places, directions, targets = (torch.tensor(np.array(part)) for part in zip(*levels, strict=True))
-    width, limit = environment.width + 2 * MARGIN, environment.max_steps
-    rewards = (1 - 0.9 * (torch.arange(limit + 1, dtype=torch.float64) / limit)).float()
-    occluded = not environment.see_through_walls
-    return Levels(squares, places, directions, targets, rewards, width, rule, limit, occluded)
+    return Levels(squares, places, directions, targets, **shared)
 
 
 def _level(environment: Any, seed: int) -> tuple[np.ndarray, int, int, tuple[int, int]]:

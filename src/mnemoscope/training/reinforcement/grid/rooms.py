@@ -11,33 +11,42 @@ from torch import Tensor
 from mnemoscope.base.array_types import Bool, Int
 from mnemoscope.base.validation import check_whole
 from mnemoscope.training.reinforcement.environments import Outcome, episode_seed
-from mnemoscope.training.reinforcement.grid.levels import Levels, generate_levels
+from mnemoscope.training.reinforcement.grid.draws import draw_in_room
+from mnemoscope.training.reinforcement.grid.levels import Levels, Release, generate_levels, open_room
 from mnemoscope.training.reinforcement.grid.rules import Position
 from mnemoscope.training.reinforcement.grid.stepping import first_position, step_rooms
 from mnemoscope.training.reinforcement.grid.view import views
+from mnemoscope.training.seeding import seeded
 
 
 @dataclass(frozen=True)
 class BatchedRoom:
     """A MiniGrid room for `train_agent` and `play_episodes` whose copies are tensors on the device of the agent.
 
-    Episodes, observations and rewards are those of `minigrid(name)`, as long as the pool of levels lasts: MiniGrid
-    generates the first `levels` episodes of all copies in advance, and the copies then go through them again.
+    With a pool of levels, episodes, observations and rewards are those of `minigrid(name)`, as long as the pool lasts:
+    MiniGrid generates the first `levels` episodes of all copies in advance, and the copies then go through them again.
+    Without a pool, every episode has a new level, drawn on the device with the distribution of MiniGrid's generator.
     """
 
     name: str
     """Name of the room, as `minigrid` takes it."""
-    levels: int = 16_384
-    """Levels in the pool; raised to one per copy."""
+    levels: int | None = 16_384
+    """Levels in the pool, raised to one per copy; None: new levels for each rollout."""
+    release: Release = "minigrid 3"
+    """Release of MiniGrid whose rules hold (`levels.Release`)."""
 
     def environments(
         self, number: int, seed: int = 0, stream: int = 0, device: torch.device | str = "cpu"
     ) -> GridRooms:
         """Return copies of the room; the arguments are those of `Environments`."""
+        if self.levels is None:
+            check_whole(1, number=number)
+            with seeded("levels", stream, seed, device=torch.device(device)):
+                return DrawnRooms(self.name, number, self.release, device)
         check_whole(1, number=number, levels=self.levels)
         episodes = max(1, self.levels // number)
         seeds = (episode_seed(stream, copy, episode, seed) for episode in range(episodes) for copy in range(number))
-        return GridRooms(generate_levels(self.name, seeds), number, device)
+        return GridRooms(generate_levels(self.name, seeds, self.release), number, device)
 
 
 class GridRooms:
@@ -110,3 +119,27 @@ class GridRooms:
         self._position = position
         self.observations = views(position, self._levels.width, self._levels.occluded)
         """Present observation of each copy, (batch, 7, 7, 3)."""
+
+
+class DrawnRooms(GridRooms):
+    """Copies of one room whose next levels are drawn by `renew` from torch's global generator.
+
+    Args:
+        name: name of the room, as `minigrid` takes it.
+        number: number of copies.
+        release: release of MiniGrid whose rules hold.
+        device: device of the copies.
+
+    """
+
+    def __init__(
+        self, name: str, number: int, release: Release = "minigrid 3", device: torch.device | str = "cpu"
+    ) -> None:
+        self._room = open_room(name, release)
+        super().__init__(draw_in_room(self._room, number, device), number, device)
+
+    def renew(self, steps: int) -> None:
+        """Draw as many levels as the copies can start in `steps` steps; present episodes continue."""
+        device = self._level.device
+        self._levels = draw_in_room(self._room, steps * len(self), device)
+        self._level = torch.arange(len(self), device=device)

@@ -102,6 +102,13 @@ def _announced(before: Position, after: Position, actions: Tensor, width: int) -
     return Judged(done | (actions == TOGGLE), done & ((distance == 1) | (distance == width)))
 
 
+def _announced_nearby(before: Position, after: Position, actions: Tensor, width: int) -> Judged:
+    """Judge that the agent says "done" on one of the nine squares around the first target, as up to MiniGrid 2.0."""
+    distance = (after.place - before.targets[:, 0]).abs()  # rows are far apart: walls surround every room
+    done = actions == DONE
+    return Judged(done | (actions == TOGGLE), done & ((distance <= 1) | ((distance - width).abs() <= 1)))
+
+
 def _reached(before: Position, after: Position, actions: Tensor, width: int) -> Judged:
     """Judge that the agent is at the first target; the second one ends the episode too."""
     there = after.place.unsqueeze(1) == before.targets
@@ -137,14 +144,21 @@ def _no_target(environment: Any, place: Callable[[Any], int]) -> tuple[int, int]
     return 0, 0
 
 
-JUDGES = {"doors in order": _doors_in_order, "announced": _announced, "reached": _reached, "fetched": _fetched}
+JUDGES = {
+    "doors in order": _doors_in_order,
+    "announced": _announced,
+    "announced nearby": _announced_nearby,
+    "reached": _reached,
+    "fetched": _fetched,
+}
 """Functions that judge an action from the positions before and after it, the actions and the width."""
 RULES = {
     "RedBlueDoorEnv": Rule(_door_places, "doors in order"),
     "GoToObjectEnv": Rule(_one_place, "announced"),
+    "GoToObjectEnv of 2020": Rule(_one_place, "announced nearby"),
     "GoToDoorEnv": Rule(_one_place, "announced"),
     "MemoryEnv": Rule(_two_places, "reached", picks_up=False),
     "FetchEnv": Rule(_object, "fetched"),
     "DoorKeyEnv": Rule(_no_target, "goal"),
 }
-"""Rules by the class of the MiniGrid environment."""
+"""Rules by the class of the MiniGrid environment, and the rule of gym-minigrid 1.0 where it is another one."""

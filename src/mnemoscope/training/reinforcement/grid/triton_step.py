@@ -164,6 +164,10 @@ def _step(
         distance = tl.abs(at - first_target)
         succeeded = (action == DONE) & ((distance == 1) | (distance == width))
         ended = (action == DONE) | (action == TOGGLE)
+    elif JUDGE == "announced nearby":
+        distance = tl.abs(at - first_target)
+        succeeded = (action == DONE) & ((distance <= 1) | (tl.abs(distance - width) <= 1))
+        ended = (action == DONE) | (action == TOGGLE)
     elif JUDGE == "reached":
         succeeded = at == first_target
         ended = succeeded | (at == second_target)
