@@ -16,7 +16,7 @@ from mnemoscope.training.reinforcement.grid.rules import RULES
 
 Release = Literal["minigrid 3", "gym-minigrid 1"]
 """Release of MiniGrid whose rules hold: 2.3 and later, or gym-minigrid 1 and MiniGrid 2.0. In the older ones, "done" in
-GoToObject succeeds on all nine squares around the target, not only on the four beside it, and an episode in GoToDoor
+GoToObject succeeds on all nine squares around the target, not only on four of them, and an episode in GoToDoor
 ends after 5 steps per square of the room instead of 4."""
 MARGIN = 6
 """Squares of wall around every room, so that each view of 7 x 7 squares lies inside the stored squares."""
