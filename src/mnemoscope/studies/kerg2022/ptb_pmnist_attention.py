@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mnemoscope.config.run_config import RunConfig, changed
@@ -16,6 +17,7 @@ from mnemoscope.replication.learning_study import LearningStudy, colours
 from mnemoscope.replication.study import Finished, Preset, Trial
 from mnemoscope.studies.kerg2022 import psmnist, ptb_bpc
 from mnemoscope.studies.kerg2022.notation import thesis
+from mnemoscope.training import load_model
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -153,6 +155,12 @@ class AttentionOnData(LearningStudy):
         return all(
             trial.settings[name] == getattr(base, name) for name in ("task_options", "hidden_size", "batch_size")
         )
+
+    def measure(self, run: Path) -> dict[str, Any]:
+        """Return the scores on the test text in ten streams."""
+        model, task, config = load_model(run)
+        whole = config.task == "ptb" and config.evaluate_batches is None
+        return ptb_bpc.in_released_streams(model, task, config) if whole else {}
 
     def more_rows(self, name: str, trials: Sequence[Finished]) -> list[Row]:
         bits = [each.result["bpc"] for each in trials if "bpc" in each.result]
