@@ -79,6 +79,8 @@ def test_means_that_seeds_may_explain_decide_nothing():
     assert verdict(0.9, 1.0, 0.95).obstacle is Obstacle.UNDECIDED  # 1.00 was published
     assert verdict(0.9, 0.9, 0.91).verdict is Verdict.WORSE
     assert verdict(0.9).verdict is Verdict.WORSE
+    assert verdict(0.97, 1.0, 1.0).obstacle is Obstacle.UNDECIDED  # the mean agrees, but other seeds may not
+    assert verdict(0.995, 1.0, 1.0).verdict is Verdict.MATCHES
 
 
 def test_many_values_are_written_as_mean_and_range():

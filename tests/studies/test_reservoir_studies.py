@@ -11,7 +11,7 @@ from mnemoscope.cells import EchoState
 from mnemoscope.replication import Finished
 from mnemoscope.replication.study import Trial
 from mnemoscope.replication.verdicts import Obstacle, Verdict
-from mnemoscope.studies.jang import flipflop_noise, flipflop_transfer, homoclinic
+from mnemoscope.studies.jang import flipflop_evolution, flipflop_noise, flipflop_transfer, homoclinic
 from mnemoscope.studies.jang.flipflop_noise import error_area, half_level, judge_ratios, perturbed_outputs
 from mnemoscope.studies.jang.reservoirs import (
     Recipe,
@@ -301,6 +301,22 @@ def test_trained_reservoirs_are_reused_and_only_table_1_is_compared(study, tmp_p
     assert not study.as_published(trial)
     for preset in ("cpu", "paper"):
         assert all(study.as_published(trial) for trial in study.trials(study.presets[preset].settings, [0]))
+
+
+def test_a_chaotic_reservoir_is_searched_before_and_after_its_training(tmp_path):
+    study = flipflop_evolution.STUDY
+    published = study.presets["published"].settings["cases"]
+    assert [study.as_published(trial) for trial in study.trials({"cases": published}, (0,))] == [True]
+    small = {**Recipe(bits=1, units=30, gain=2.0, steps=100, test_steps=200).settings(), "at": [0, 50, 100]}
+    trial = study.trials({"cases": {next(iter(published)): small}}, (0,))[0]
+    result = study.run(trial, tmp_path, progress=False)
+    assert result["origin"].keys() == {"0", "50", "100"}
+    assert result["points_before"] + result["missing_before"] > 1  # a chaotic network has several
+    finished = Finished(trial, result, study.environment(trial, tmp_path))
+    rows = {row.quantity.partition(": ")[2]: row for row in study.summarise([finished])}
+    assert rows[flipflop_evolution.UNSTABLE_FROM].measured == (0,)
+    assert rows[flipflop_evolution.STABLE_AFTER].measured == (result["stable_after"],)
+    assert study.figure([finished]) is None
 
 
 def test_orbits_leave_an_unstable_origin_and_do_not_return(tmp_path):

@@ -25,6 +25,7 @@ CONFIGS = [
     replace(CONFIG, seed=seed, curriculum_score=score, weight_decay=decay)
     for seed, score, decay in ((1, 0.3, 0.0), (1, 1.0, 0.0), (2, 0.55, 0.1))
 ]
+CONFIGS[1] = replace(CONFIGS[1], cell_options={"bias": False, "input_scale": 0.8})
 
 
 def test_networks_trained_at_once_are_those_trained_alone(tmp_path, monkeypatch):
@@ -60,7 +61,7 @@ def test_a_scan_of_stacked_networks_has_the_gradient_of_its_steps():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"hidden_size": 6}, "differ in seed, curriculum_score, weight_decay only, but in hidden_size"),
+        ({"hidden_size": 6}, "differ in seed, curriculum_score, weight_decay, cell_options only, but in hidden_size"),
         ({"schedule": "cosine"}, "at a constant rate"),
         ({"cell_options": {}}, "without biases"),
         ({"task": "copy", "task_options": {}}, "variable binding"),

@@ -1,6 +1,7 @@
 """Studies of machines with a tape: published networks are built, tested at single lengths and reported."""
 
 from dataclasses import asdict, replace
+from math import inf
 
 import pytest
 import torch
@@ -16,7 +17,7 @@ from mnemoscope.studies.renanse2021 import controller_comparison, length_general
 from mnemoscope.studies.renanse2021.matrix_copy import STUDY as COPY
 from mnemoscope.studies.renanse2021.matrix_recall import STUDY as RECALL
 from mnemoscope.studies.renanse2021.ntm_copy import STUDY as NTM
-from mnemoscope.studies.renanse2021.tape import SEQUENCES, draw_curves, task_of
+from mnemoscope.studies.renanse2021.tape import SEQUENCES, TO_SOLVE, draw_curves, task_of
 from mnemoscope.training import build_model, build_task, load_model, train
 from tests.slow import representatives
 
@@ -123,6 +124,15 @@ def test_a_solved_task_is_compared_and_an_unsolved_one_only_after_as_many_iterat
         row = rows_of(COPY, [learned(COPY, "cpu", "matntm", wrong=3.0, steps=steps)])["matntm: wrong bits"]
         assert row.verdict == verdict
         assert ("53,000 were published" in row.remark) == (verdict == "not compared")
+
+
+def test_iterations_of_other_batches_are_compared_in_training_sequences():
+    row = rows_of(NTM, [learned(NTM, "cpu", "ntm"), learned(NTM, "cpu", "ntm", 1, wrong=1.0)])[f"ntm: {TO_SOLVE}"]
+    assert (row.measured, row.ours) == ((16 * 300, inf), "4,800, never")
+    study = registry.studies.load("controller-comparison")
+    runs = [learned(study, "cpu", name, seed) for name in ("lstm", "feed-forward") for seed in (0, 1)]
+    assert rows_of(study, runs)[controller_comparison.FASTER.name].ours == "4,800 against 4,800"
+    assert controller_comparison.FASTER.name not in rows_of(study, [*runs, learned(study, "cpu", "lstm", 2, wrong=1.0)])
 
 
 def test_a_network_without_a_tape_is_compared_after_as_many_iterations_and_a_logistic_output_never():

@@ -24,22 +24,24 @@ from mnemoscope.inspection.bifurcations import bifurcations_section
 from mnemoscope.lenses import BifurcationDiagram, Dynamics, interpolate_weights, track_fixed_points
 from mnemoscope.lenses.fixed_points.composite_starts import Several
 from mnemoscope.lenses.fixed_points.starts import FromOutputs, FromTrajectories
-from mnemoscope.replication.agreement import at_most, exactly
-from mnemoscope.replication.claims import EVERYTHING, Claim, Row, with_reason
-from mnemoscope.replication.computed_study import legend_above, spread
+from mnemoscope.replication.agreement import chosen, exactly
+from mnemoscope.replication.claims import EVERYTHING, Claim, Row, about
+from mnemoscope.replication.computed_study import legend_above
 from mnemoscope.replication.learning_study import by_name
 from mnemoscope.replication.study import Finished, Preset, Study, Trial, listed
 from mnemoscope.report.document import render_document
 from mnemoscope.report.provenance import citation_section, provenance_section
 from mnemoscope.studies.jang import reservoirs
+from mnemoscope.studies.jang.published_gain import measure_ends
 from mnemoscope.studies.jang.reservoirs import JANG, Recipe, TrainedReservoir
 from mnemoscope.training.run_folder import environment
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-PUBLISHED_GAIN = 1.5
-"""Gain g of W_r in Table 1."""
+PUBLISHED_GAIN = about("1000 units, g = 1.5")
+"""Reservoirs with the gain of Table 1. They are chaotic before training, so that their points are not tracked."""
+CHAOTIC = "at this gain the untrained origin is a saddle"
 TRACE = 600
 """Steps of the test whose trajectory the page shows at each snapshot."""
 STARTS = 24
@@ -55,7 +57,7 @@ SNAPSHOTS = (0, 50, 100, 200, 400, 700, 1000, 2000, 5000, 10_000)
 """Steps of the training after which the fixed points are searched."""
 STABLE_BEFORE, POINTS_BEFORE = "stable fixed points before the lesson", "fixed points before the lesson"
 UNSTABLE_FROM, STABILITY_LOSS = "the origin is no longer stable at step", "how the origin loses its stability"
-STABLE_AFTER = "stable fixed points after the lesson"
+STABLE_AFTER, HELD_AFTER = "stable fixed points after the lesson", "corners held after the lesson"
 
 
 def _case(name: str, recipe: Recipe, *at: int) -> dict[str, Any]:
@@ -69,14 +71,29 @@ class FlipFlopEvolution(Study):
     title = "How a reservoir learns to hold three bits"
     question = "Through which bifurcations do the memories of a reservoir appear during training?"
     claims = (
-        Claim(EVERYTHING, STABLE_BEFORE, 1, JANG("Fig 7a: a single fixed point at the origin"), exactly(1)),
-        Claim(EVERYTHING, POINTS_BEFORE, 1, JANG("Fig 7a"), exactly(1)),
         Claim(
-            EVERYTHING,
+            PUBLISHED_GAIN,
+            STABLE_BEFORE,
+            1,
+            JANG("Fig 7a: a single fixed point at the origin"),
+            exactly(1),
+            reason=CHAOTIC,
+        ),
+        Claim(
+            PUBLISHED_GAIN,
+            POINTS_BEFORE,
+            1,
+            JANG("Fig 7a"),
+            exactly(1),
+            reason="where the index of the only point found is -1, two more exist, since indices sum to 1",
+        ),
+        Claim(
+            PUBLISHED_GAIN,
             UNSTABLE_FROM,
             "200",
             JANG("Fig 7b"),
-            at_most(200, "the step of the figure in which it is already unstable"),
+            chosen(1, 200, "stable at first, unstable in the figure of this step"),
+            reason=CHAOTIC,
         ),
         Claim(
             EVERYTHING,
@@ -86,7 +103,7 @@ class FlipFlopEvolution(Study):
             exactly(1, "1 for a transcritical bifurcation, 0 for another"),
             reason="the network is odd, F(-x) = -F(x): branches leave the origin in pairs, by a pitchfork",
         ),
-        Claim(EVERYTHING, STABLE_AFTER, 8, JANG("section 6 and Fig 6"), exactly(8)),
+        Claim(PUBLISHED_GAIN, STABLE_AFTER, 8, JANG("section 6 and Fig 6"), exactly(8)),
     )
     presets: Mapping[str, Preset] = {
         "smoke": Preset(
@@ -101,6 +118,12 @@ class FlipFlopEvolution(Study):
             "Reservoirs with 1000 units, g = 0.9, trained for the published 30,000 steps; hours.",
             _case("1000 units, g = 0.9", Recipe(gain=0.9), *SNAPSHOTS, 20_000, 30_000),
             (0, 1, 2),
+        ),
+        "published": Preset(
+            "Reservoirs with 1000 units at the gain of Table 1, g = 1.5, searched before and after the training; five "
+            "seeds, two minutes each.",
+            _case(PUBLISHED_GAIN.name, Recipe(), 0, 200, Recipe.steps),
+            (0, 1, 2, 3, 4),
         ),
     }
     cites = ("jang", "sussillo2009", "sussillo2013")
@@ -120,6 +143,8 @@ class FlipFlopEvolution(Study):
         trained = reservoirs.train_reservoir(
             recipe, trial.seed, folder / "lesson.safetensors", keep=at, progress=progress
         )
+        if recipe.gain > 1:
+            return measure_ends(trained, recipe, trial.seed, progress)
         test = recipe.test(trial.seed)
         diagram = _track(folder, recipe, trial, trained, progress)
         _write_page(folder, recipe, trial, trained, diagram, test.inputs)
@@ -136,17 +161,38 @@ class FlipFlopEvolution(Study):
             ],
             "missing": list(diagram.missing),
             "notes": list(diagram.notes),
-            "origin": _origin(recipe, trial.seed, recipe.gain),
-            "origin_at_published_gain": _origin(recipe, trial.seed, PUBLISHED_GAIN),
             "origin_loses_stability": _stability_loss(diagram),
         }
 
     def environment(self, trial: Trial, folder: Path) -> dict[str, Any]:
         """Return the environment in which the points were tracked, which may differ from the current one."""
-        return read_json(folder / "environment.json")
+        tracked = folder / "environment.json"
+        return read_json(tracked) if tracked.exists() else super().environment(trial, folder)
 
     def summarise(self, results: Sequence[Finished]) -> list[Row]:
-        return [row for trials in by_name(results).values() for row in self._rows(trials)]
+        rows: list[Row] = []
+        for trials in by_name(results).values():
+            searched = "points_before" in trials[0].result
+            rows += self._searched_rows(trials) if searched else self._rows(trials)
+        return rows
+
+    def _searched_rows(self, trials: Sequence[Finished]) -> list[Row]:
+        """Return the rows about networks that were searched before and after their training."""
+        outcomes = [finished.result for finished in trials]
+        fewest = [outcome["points_before"] + outcome["missing_before"] for outcome in outcomes]
+        unstable = [{int(step): count for step, count in outcome["origin"].items() if count} for outcome in outcomes]
+        directions = listed(outcome["origin"]["0"] for outcome in outcomes)
+        stable = [outcome["stable_before"] for outcome in outcomes]
+        after = listed(outcome["points_after"] for outcome in outcomes)
+        return [
+            self.row(trials, STABLE_BEFORE, stable, remark=f"unstable directions of the origin: {directions}"),
+            self.row(trials, POINTS_BEFORE, fewest, remark="found, and at least missing by the sum of their indices"),
+            self.row(trials, UNSTABLE_FROM, [min(steps) for steps in unstable if steps], "g"),
+            self.row(
+                trials, STABLE_AFTER, [outcome["stable_after"] for outcome in outcomes], remark=f"of {after} points"
+            ),
+            self.row(trials, HELD_AFTER, [outcome["held"] for outcome in outcomes]),
+        ]
 
     def _rows(self, trials: Sequence[Finished]) -> list[Row]:
         """Return the rows about the networks of one recipe."""
@@ -156,7 +202,6 @@ class FlipFlopEvolution(Study):
         losses = [outcome["origin_loses_stability"] for outcome in outcomes]
         losses = [loss for loss in losses if loss is not None]  # (step, bifurcation)
         bifurcations = listed(kind for _, kind in losses) or "none"
-        untrained = [outcome["origin_at_published_gain"] for outcome in outcomes]
         complete = sum(all(index == 1 for index in outcome["index_sum"]) for outcome in outcomes)
         events = [Counter(event["name"] for event in outcome["events"]) for outcome in outcomes]
         held, accuracy = [outcome["held"] for outcome in outcomes], min(outcome["accuracy"] for outcome in outcomes)
@@ -168,22 +213,15 @@ class FlipFlopEvolution(Study):
             self.claim(STABILITY_LOSS).compare(  # the symmetry holds for every gain
                 f"{name}: {STABILITY_LOSS}", [float(kind == "transcritical") for _, kind in losses], bifurcations
             ),
-            self._at_published_gain(untrained),
             Row(f"{name}: index sum 1 at all snapshots", "not checked", f"{complete} of {len(trials)}"),
             Row(f"{name}: bifurcations", "", "; ".join(_counted(counts) for counts in events)),
-            self.row(trials, "corners held after the lesson", held, remark=f"sign accuracy {accuracy:.4f} or better"),
+            self.row(trials, HELD_AFTER, held, remark=f"sign accuracy {accuracy:.4f} or better"),
         ]
 
-    def _at_published_gain(self, unstable: Sequence[int]) -> Row:
-        """Return the row about the untrained origin at the gain of Table 1, from its eigenvalues."""
-        stable, name = [float(count == 0) for count in unstable], f"untrained, g = {PUBLISHED_GAIN:g}: {STABLE_BEFORE}"
-        directions = f"unstable directions of the origin: {listed(unstable)}"
-        row = self.claim(STABLE_BEFORE).compare(name, stable, listed(stable, "g"), directions)
-        saddle = f"at the gain of Table 1 the untrained origin is a saddle with {spread(unstable)} unstable directions"
-        return with_reason(row, f"{saddle}; at g = 0.9 it is stable") if 0.0 in stable else row
-
-    def figure(self, results: Sequence[Finished]) -> Figure:
+    def figure(self, results: Sequence[Finished]) -> Figure | None:
         first = results[0].result
+        if "points_before" in first:
+            return None
         figure = new_figure(7.2, 4.6)
         upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=[3, 1])
         for kind in KINDS:
@@ -246,16 +284,6 @@ def _kinds(diagram: BifurcationDiagram, snapshot: int) -> dict[str, int]:
     """Count the points of a snapshot by kind, as in `PALETTE`."""
     counted = Counter(diagram.kind[place] for place in diagram.points(snapshot).tolist())
     return {kind: counted[kind] for kind in PALETTE if counted[kind]}
-
-
-@torch.no_grad()
-def _origin(recipe: Recipe, seed: int, gain: float) -> int:
-    """Count the unstable directions of the untrained reservoir's origin, with its W_r scaled to another gain."""
-    cell = recipe.reservoir(seed).double()
-    leak = cell.leak
-    slope = cell.phi.derivative(torch.zeros(1, dtype=torch.float64)).item()
-    values = torch.linalg.eigvals(cell.recurrent * (gain / recipe.gain)) * slope
-    return int(((1 - leak + leak * values).abs() > 1).sum())
 
 
 def _stability_loss(diagram: BifurcationDiagram) -> tuple[float, str] | None:

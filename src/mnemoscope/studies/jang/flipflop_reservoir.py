@@ -17,10 +17,8 @@ from mnemoscope.base.array_types import Float
 from mnemoscope.cells import EchoState, run_with_cache
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, inline_svg, style_page_axes
-from mnemoscope.lenses import Dynamics, FixedPoints, find_attractors, find_fixed_points
-from mnemoscope.lenses.fixed_points.composite_starts import Adaptive, Several
-from mnemoscope.lenses.fixed_points.starts import FromOutputs, FromTrajectories
-from mnemoscope.replication.claims import Claim, Row
+from mnemoscope.lenses import Dynamics, FixedPoints, find_attractors
+from mnemoscope.replication.claims import Claim, Row, Subject, about
 from mnemoscope.replication.computed_study import legend_above, spread
 from mnemoscope.replication.learning_study import by_name, count_seeds
 from mnemoscope.replication.study import Finished, Preset, Study, Trial, listed
@@ -28,9 +26,19 @@ from mnemoscope.report import NetworkPage, write_page
 from mnemoscope.report.document import Section
 from mnemoscope.report.markup import table_markup
 from mnemoscope.studies.jang import reservoirs
-from mnemoscope.studies.jang.reservoir_claims import ACCURACY, CENTRE, CUBE, ERROR, INSIDE, OUTSIDE, TESSERACT
+from mnemoscope.studies.jang.reservoir_claims import (
+    ACCURACY,
+    CENTRE,
+    CUBE,
+    ERROR,
+    INSIDE,
+    OUTSIDE,
+    PUBLISHED_GAIN,
+    TESSERACT,
+)
 from mnemoscope.studies.jang.reservoirs import Recipe, clamped_states, rounded_lists
 from mnemoscope.studies.jang.saddles import NEAR, SaddleConnection, saddle_connections
+from mnemoscope.studies.jang.search import search_reservoir
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -43,8 +51,8 @@ RELEASED_STEPS = 200
 """Steps after the release that the page shows."""
 
 
-def _cases(starts: int, recipes: Mapping[str, Recipe]) -> dict[str, Any]:
-    return {"cases": {name: {**recipe.settings(), "starts": starts} for name, recipe in recipes.items()}}
+def _cases(starts: int, recipes: Mapping[Subject, Recipe]) -> dict[str, Any]:
+    return {"cases": {subject: {**recipe.settings(), "starts": starts} for subject, recipe in recipes.items()}}
 
 
 class FlipFlopReservoir(Study):
@@ -62,9 +70,9 @@ class FlipFlopReservoir(Study):
         self.title = title
         self.question = f"Does a reservoir trained to hold {bits} bits rest at the corners of a cube?"
         self.claims = claims
-        small = {"small": Recipe(bits=2, units=60, steps=1000, test_steps=300)}
-        tanh = {"g = 1.5": Recipe(bits), "g = 0.9": Recipe(bits, gain=0.9)}
-        logistic = {"g = 1.5, logistic": Recipe(bits, nonlinearity="logistic")}
+        small = {about("small"): Recipe(bits=2, units=60, steps=1000, test_steps=300)}
+        tanh = {PUBLISHED_GAIN: Recipe(bits), about("g = 0.9"): Recipe(bits, gain=0.9)}
+        logistic = {about("g = 1.5, logistic"): Recipe(bits, nonlinearity="logistic")}
         self.presets: Mapping[str, Preset] = {
             "smoke": Preset("A small reservoir, short training; checks only that the code runs.", _cases(40, small)),
             "cpu": Preset(
@@ -93,7 +101,7 @@ class FlipFlopReservoir(Study):
         memories = reservoirs.measure_memories(cell, recipe)
         dynamics = Dynamics(cell)
         began = process_time()
-        fp = _search(cell, test.inputs, memories.states, trial.settings["starts"], trial.seed, progress)
+        fp = search_reservoir(cell, test.inputs, memories.states, trial.settings["starts"], trial.seed, progress)
         searched = process_time() - began
         z = cell.read(cell.output(fp.states.to(cell.recurrent)))
         connections = saddle_connections(dynamics, fp, cell)
@@ -180,28 +188,6 @@ class FlipFlopReservoir(Study):
         _draw_points(figure, grid, first, bits)
         legend_above(figure, 4)
         return figure
-
-
-def _search(cell: EchoState, inputs: Tensor, memories: Tensor, starts: int, seed: int, progress: bool) -> FixedPoints:
-    """Search for fixed points from memories, trajectories and random outputs.
-
-    The starts are the memories, the midpoints of the cube's edges, faces and so on, states of trajectories with and
-    without noise, and random outputs; then midpoints between the points found.
-    """
-    share, dynamics = max(8, starts // 10), Dynamics(cell)
-    midpoints = torch.cartesian_prod(*[torch.tensor([-1.0, 0.0, 1.0])] * cell.output_size)
-    first = Several(
-        [
-            dynamics.origin,
-            memories.double(),
-            clamped_states(cell, midpoints).double(),
-            FromTrajectories(inputs, share, rest=25),
-            FromTrajectories(inputs, share, noise=0.3, rest=25),
-            FromOutputs(share, -1.0, 1.0),
-            FromOutputs(share, -2.0, 2.0),
-        ]
-    )
-    return find_fixed_points(dynamics, Adaptive(first, max_starts=starts), seed=seed, progress=progress)
 
 
 def _centre(outcome: Mapping[str, Any]) -> int | None:

@@ -21,6 +21,7 @@ from mnemoscope.replication.agreement import as_printed
 from mnemoscope.replication.claims import Claim, Row, Subject, about
 from mnemoscope.replication.computed_study import plain_powers, spread
 from mnemoscope.replication.learning_study import finite
+from mnemoscope.replication.means import FEWEST, measure_mean
 from mnemoscope.replication.study import Finished, Preset, Trial, listed
 from mnemoscope.replication.verdicts import Judgement, Obstacle, Verdict, not_compared
 from mnemoscope.studies.karuvally2023.epochs import SaveEpochs, evaluated_accuracy, load_epoch
@@ -234,10 +235,12 @@ class BindingTable(BindingStudy):
             return Row(name, "", ours, remark=remark)
         seeds, stable = ({each.trial.seed for each in some} for some in (trials, finite(trials)))
         row = self.compare(trials, claim, measured, ours, remark, name, diverged=len(seeds - stable))
-        undecided = _undecided(claim, measured)
-        return (
-            replace(row, judgement=undecided) if undecided and row.verdict in (Verdict.BETTER, Verdict.WORSE) else row
-        )
+        undecided = _undecided(claim, measured) if row.verdict in (Verdict.BETTER, Verdict.WORSE) else None
+        if row.verdict is Verdict.MATCHES and len(measured) >= FEWEST:  # a mean may agree by luck
+            assert claim.agreement is not None
+            judgement = measure_mean(measured).judge(claim.agreement, in_percent=False)
+            undecided = None if judgement.verdict is Verdict.MATCHES else judgement
+        return replace(row, judgement=undecided) if undecided else row
 
     def as_published(self, trial: Trial) -> bool:
         names = ("steps", "batch_size", "learning_rate", "schedule")

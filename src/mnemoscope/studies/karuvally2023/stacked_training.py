@@ -1,9 +1,9 @@
 """Many networks of the binding table trained at once: their weights are stacked, and each product is one for all.
 
 A training step of one network is far too small for a GPU. The networks of one task and size differ in their seeds,
-thresholds and L2, so that one batched product serves all of them. Initial weights, batches, clipping and optimiser are
-those of `train`, and the numbers differ by rounding only. Each network gets a finished run folder, which the study
-then measures as if it had trained the network itself.
+thresholds, L2 and initial weights, so that one batched product serves all of them. Initial weights, batches, clipping
+and optimiser are those of `train`, and the numbers differ by rounding only. Each network gets a finished run folder,
+which the study then measures as if it had trained the network itself.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from mnemoscope.training.run_folder import RunFolder
 
 TEST_BATCHES = 4
 """Test batches of an evaluation, as in `train`."""
-OWN = ("seed", "curriculum_score", "weight_decay")
-"""Settings in which the networks may differ."""
+OWN = ("seed", "curriculum_score", "weight_decay", "cell_options")
+"""Settings in which the networks may differ; their cells may differ in the scale of the first input weights."""
 
 
 class StackedScan(torch.autograd.Function):
@@ -231,7 +231,8 @@ def train_stacked(configs: Sequence[RunConfig], roots: Sequence[Path], progress:
     """Train the networks of these configurations at once, each in its folder under its root.
 
     Args:
-        configs: runs of the binding table that differ in seed, threshold of the curriculum and L2 at most.
+        configs: runs of the binding table that differ in seed, threshold of the curriculum, L2 and the scale of the
+            first input weights at most.
         roots: for each run, the folder of its trial; the run is in `<root>/<name>/<hash>`.
         progress: show a bar.
 
@@ -312,7 +313,8 @@ def _check(configs: Sequence[RunConfig]) -> None:
         if other:
             raise ValueError(f"Networks that are trained at once differ in {', '.join(OWN)} only, but in {other[0]}.")
     cell, schedule, optimiser = (first[name] for name in ("cell", "schedule", "optimiser"))
-    plain = set(first["cell_options"]) <= {"bias", "input_scale"} and not first["cell_options"].get("bias", True)
+    cells = [config.cell_options for config in configs]
+    plain = all(set(each) <= {"bias", "input_scale"} and not each.get("bias", True) for each in cells)
     if (cell, schedule, optimiser) != ("elman", "constant", "adam") or first["readout_bias"] or not plain:
         raise ValueError(
             "Networks that are trained at once are Elman networks with tanh and without biases, trained by Adam at a "

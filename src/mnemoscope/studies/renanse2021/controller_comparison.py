@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from math import isfinite
 from statistics import mean
 from typing import Any
 
@@ -15,7 +16,17 @@ from mnemoscope.replication.differences import measure_difference
 from mnemoscope.replication.learning_study import by_name, finite
 from mnemoscope.replication.study import Finished, Preset
 from mnemoscope.studies.renanse2021 import tape
-from mnemoscope.studies.renanse2021.tape import LEARNING_NTM, MATNTM, MIXED, OURS, PAPER, SEEDS, TapeStudy
+from mnemoscope.studies.renanse2021.tape import (
+    LEARNING_NTM,
+    MATNTM,
+    MIXED,
+    OURS,
+    PAPER,
+    SEEDS,
+    TO_SOLVE,
+    TapeStudy,
+    sequences_to_solve,
+)
 
 MATRIX: dict[str, dict[str, Any]] = {
     "matrix rnn, 3 layers": {**MATNTM, "cell_options": {"controller": "rnn", "layers": 3}, **MIXED},
@@ -54,6 +65,14 @@ GRAVES = Source("graves2014", "section 4.1")
 SOLVED = at_most(0.01, "our reading of 'solves it': one wrong bit in 100 sequences")
 """Range of wrong bits, of 8, that counts as solved."""
 
+FASTER = Claim(
+    about("lstm against feed-forward"),
+    TO_SOLVE,
+    "fewer; drawn only",
+    GRAVES,
+    at_least(0.0, "fewer by more than two standard errors"),
+)
+
 
 def _small(network: Mapping[str, Any], small: Mapping[str, Any]) -> dict[str, Any]:
     return {**network, **small, "task_options": {}, "cell_options": small["cell_options"] | network["cell_options"]}
@@ -69,7 +88,8 @@ class ControllerComparison(TapeStudy):
         BETTER,
         tape.published_parameters("matrix rnn, 3 layers", 4121),
         Claim(about("feed-forward"), "wrong bits", "solves it", GRAVES, SOLVED),
-        Claim(about("lstm"), "wrong bits", "solves it, in fewer iterations", GRAVES, SOLVED),
+        Claim(about("lstm"), "wrong bits", "solves it", GRAVES, SOLVED),
+        FASTER,
     )
     base = replace(tape.BASE, name="controller-comparison")
     published_changes: Mapping[str, Mapping[str, Any]] = PUBLISHED
@@ -112,6 +132,11 @@ class ControllerComparison(TapeStudy):
             remark = "mean over the seeds; a machine that stopped early keeps its last value"
             recurrent, gated = ([means[name]] for name in EQUAL)
             rows.append(measure_difference(recurrent, gated).compare(BETTER, ours, remark))
+        shown = {name: sequences_to_solve(groups[name]) for name in VECTOR if name in groups}
+        if len(shown) == len(VECTOR) and all(isfinite(count) for counts in shown.values() for count in counts):
+            gated, plain = ([shown[name]] for name in VECTOR)
+            ours = f"{mean(gated[0]):,.0f} against {mean(plain[0]):,.0f}"
+            rows.append(measure_difference(plain, gated).compare(FASTER, ours, "mean over the seeds"))
         return rows
 
 

@@ -23,7 +23,6 @@ from mnemoscope.replication.computed_study import legend_above
 from mnemoscope.replication.learning_study import by_name, colours, draw_range, finite, first_step
 from mnemoscope.replication.solving_study import CURRICULUM_OPTIONS, SolvingStudy, ended
 from mnemoscope.replication.study import Finished, Preset, Study, Trial, listed
-from mnemoscope.replication.verdicts import Obstacle, Verdict
 from mnemoscope.studies.renanse2021.tape_use import NEIGHBOURS, READ_WHERE_WRITTEN, measure_tape_use
 from mnemoscope.tasks import Task
 from mnemoscope.tasks.associative_recall import Recall
@@ -40,6 +39,7 @@ SEQUENCES = 32
 """Test sequences of each length."""
 FEW = 1.0
 """Most wrong bits per vector or matrix for a task to count as nearly learned."""
+TO_SOLVE = "training sequences up to the first evaluation with no wrong bit"
 DIVERGED = "seeds that did not stay finite"
 MOST = 0.9
 """Least share of items or answers for a machine to use its tape as in a figure."""
@@ -170,26 +170,6 @@ class TapeStudy(SolvingStudy):
         names = ("task", "cell", "hidden_size", "cell_options")
         return options == published_options and all(settings[name] == getattr(published, name) for name in names)
 
-    def compare(
-        self,
-        trials: Sequence[Finished],
-        claim: Claim,
-        measured: Sequence[float],
-        ours: str,
-        remark: str = "",
-        quantity: str = "",
-        *,
-        diverged: int | None = None,
-    ) -> Row:
-        """Compare networks that are better than published after fewer iterations too.
-
-        Their published number is not the best that they can reach, whatever more iterations would do.
-        """
-        row = super().compare(trials, claim, measured, ours, remark, quantity, diverged=diverged)
-        judgement = claim.judge(measured, row.diverged)
-        too_short = row.judgement.obstacle is Obstacle.SHORTER_TRAINING
-        return replace(row, judgement=judgement) if too_short and judgement.verdict is Verdict.BETTER else row
-
     def remark(self, trials: Sequence[Finished]) -> str:
         return f"{super().remark(trials)}; {task_of(trials[0].trial).uninformed_summary()}"
 
@@ -293,6 +273,13 @@ def longest_length(task: Task) -> int:
 def by_length(run: Finished) -> dict[int, float]:
     """Return the wrong bits of a trained network at each test length."""
     return {int(length): wrong for length, wrong in run.result["tested"]}
+
+
+def sequences_to_solve(trials: Sequence[Finished]) -> list[float]:
+    """Return the training sequences of each network up to its first evaluation with no wrong bit; infinite if none."""
+    steps = [first_step(run.result["curve"], "wrong bits", at_most=0.0) for run in trials]
+    sizes = [run.trial.settings["batch_size"] for run in trials]
+    return [inf if step is None else step * size for step, size in zip(steps, sizes, strict=True)]
 
 
 def draw_curves(axes: Any, curves: Sequence[Mapping[str, Sequence[float]]], name: str, colour: str) -> None:
