@@ -83,6 +83,7 @@ def test_a_trial_belongs_to_the_first_entry_that_names_it():
     assert [(trial.name, trial.seed) for trial in first.trials] == [("gru 8", 0), ("gru 8", 1)]
     assert [(trial.name, trial.seed) for trial in second.trials] == [*(("elman 12", n) for n in range(3)), ("gru 8", 2)]
     assert (first.seconds, first.why, second.seeds) == (90.0, "the corners of the cube", (0, 1, 2))
+    assert (first.out_of_reach, second.out_of_reach) == ("", "")
 
 
 @pytest.mark.parametrize(

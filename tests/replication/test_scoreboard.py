@@ -157,8 +157,9 @@ def test_a_claim_that_was_not_run_has_the_device_time_of_the_run_list():
     study = registry.studies.load("denoise")
     preset = study.presets["published"]
     trials = study.trials(preset.settings, (0,))
-    for seconds, expected in ((1800.0, "about 0.5 device hours"), (5_400_000.0, "1,500 device hours")):
-        planned = PlannedRun(study, "published", (trials[0],), (0,), seconds, "a row")
+    cases = ((1800.0, "", "about 0.5 device hours"), (5_400_000.0, "two months", "1,500 device hours: two months"))
+    for seconds, out_of_reach, expected in cases:
+        planned = PlannedRun(study, "published", (trials[0],), (0,), seconds, "a row", out_of_reach)
         items = [item for item in make_scoreboard([], [planned]).items if item.study == "denoise"]
         line = next(item.lines[0] for item in items if item.claim.subject == trials[0].subject)
         assert (line.judgement.reason, line.command) == (expected, "mnemoscope study denoise --preset published")

@@ -18,8 +18,8 @@ FILE = "run_list.toml"
 """File of the run list in the folder of results."""
 HEADER = "run"
 """Name of the tables of a run list, `[[run]]`."""
-OPTIONAL = ("trials", "seeds")
-"""Fields that an entry may lack."""
+OPTIONAL = {"trials": [], "seeds": [], "out_of_reach": ""}
+"""Values of the fields that an entry may lack."""
 
 
 class Entry(TypedDict):
@@ -31,6 +31,7 @@ class Entry(TypedDict):
     seeds: list[int]
     seconds: float
     why: str
+    out_of_reach: str
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,8 @@ class PlannedRun:
     """Estimated device time of one trial."""
     why: str
     """Which rows of the scoreboard the trials decide."""
+    out_of_reach: str = ""
+    """Why the trials were not run, if nobody plans to run them; the scoreboard says it after their device time."""
 
 
 def read_run_list(path: str | Path, studies: Sequence[str] = ()) -> list[PlannedRun]:
@@ -83,7 +86,7 @@ def read_run_list(path: str | Path, studies: Sequence[str] = ()) -> list[Planned
 
 def _planned(fields: dict[str, Any]) -> PlannedRun:
     """Return an entry: the trials that are named first come first, each with all its seeds."""
-    entry: Entry = checked({**{name: [] for name in OPTIONAL}, **fields}, Entry)
+    entry: Entry = checked({**OPTIONAL, **fields}, Entry)
     if unknown := sorted(fields.keys() - Entry.__annotations__.keys()):
         known = ", ".join(Entry.__annotations__)
         raise ValueError(f"{unknown[0]!r} is no field of an entry. There are {known}.")
@@ -99,4 +102,5 @@ def _planned(fields: dict[str, Any]) -> PlannedRun:
                 f"{did_you_mean(name, known)} Its trials: {'; '.join(known)}."
             )
     chosen = [trial for name in dict.fromkeys(entry["trials"] or known) for trial in trials if trial.name == name]
-    return PlannedRun(study, entry["preset"], tuple(chosen), seeds, float(entry["seconds"]), entry["why"])
+    texts = entry["why"], entry["out_of_reach"]
+    return PlannedRun(study, entry["preset"], tuple(chosen), seeds, float(entry["seconds"]), *texts)

@@ -299,9 +299,16 @@ def _without_measurement(
     if results and claim.agreement is None:
         return Line(claim.name, claim, "", not_compared(Obstacle.NO_NUMBER, claim.reason), None)
     listed = [each for each in planned if any(trial.subject == claim.subject for trial in each.trials)]
-    hours = min((each.seconds / 3600 for each in listed), default=None)
-    reason = "" if hours is None else f"about {hours:.2g} device hours" if hours < 10 else f"{hours:,.0f} device hours"
+    quickest = min(listed, key=lambda each: each.seconds, default=None)
+    reason = "" if quickest is None else _device_time(quickest)
     return Line(claim.name, claim, "", Judgement(Verdict.NOT_RUN, reason), None, study=study)
+
+
+def _device_time(planned: PlannedRun) -> str:
+    """Return the device time of a trial, and why it is out of reach."""
+    hours = planned.seconds / 3600
+    time = f"about {hours:.2g} device hours" if hours < 10 else f"{hours:,.0f} device hours"
+    return f"{time}: {planned.out_of_reach}" if planned.out_of_reach else time
 
 
 @cache
