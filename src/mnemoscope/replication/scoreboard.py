@@ -56,6 +56,8 @@ class Line:
     """Row of the study with the measured values."""
     study: Study | None = None
     """Study that would measure the claim, if nothing has."""
+    planned: PlannedRun | None = None
+    """Shortest entry of the run list that would measure it."""
 
     @property
     def seeds(self) -> str:
@@ -87,7 +89,7 @@ class Line:
         """Command that measures the claim, or has measured it."""
         if self.results is not None or self.study is None:
             return "" if self.results is None else self.results.command
-        preset = _nearest_presets(self.study).get(self.claim.subject, "")
+        preset = self.planned.preset if self.planned else _nearest_presets(self.study).get(self.claim.subject, "")
         return f"mnemoscope study {self.study.name} --preset {preset}" if preset else ""
 
     @property
@@ -301,7 +303,7 @@ def _without_measurement(
     listed = [each for each in planned if any(trial.subject == claim.subject for trial in each.trials)]
     quickest = min(listed, key=lambda each: each.seconds, default=None)
     reason = "" if quickest is None else _device_time(quickest)
-    return Line(claim.name, claim, "", Judgement(Verdict.NOT_RUN, reason), None, study=study)
+    return Line(claim.name, claim, "", Judgement(Verdict.NOT_RUN, reason), None, study=study, planned=quickest)
 
 
 def _device_time(planned: PlannedRun) -> str:
