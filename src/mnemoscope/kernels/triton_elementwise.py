@@ -4,7 +4,7 @@ There are three ways to run a scan, chosen by its size (`plan`):
 
 - "block" (`triton_block`): one program takes a tile of the batch through all times. For up to 128 units.
 - "grid" (`triton_grid`): programs that synchronise after every step share the units of a tile. For up to 1024 units, as
-  long as all programs are resident at the same time; each takes up to `SHARED_TILES` tiles in turn.
+  long as all programs are resident at the same time.
 - "steps" (`triton_steps`): a library matrix product and one elementwise kernel per step, replayed as a CUDA graph.
 
 float32 keeps its precision (`triton_parts`) unless `torch.set_float32_matmul_precision("high")` selects tf32, as for
@@ -35,9 +35,6 @@ BLOCK_UNITS = 128
 """Largest number of (real) units for which one program holds all of V."""
 GRID_UNITS = 1024
 """Largest number of (real) units for which the rows of V of a "grid" program fit on chip."""
-SHARED_TILES = 4
-"""Most tiles of a "grid" program of more than 512 units. Its one launch waits for other processes of a GPU once, the two
-of every step in "steps" each time."""
 __all__ = ["adjoint", "forward", "outer_products"]
 
 ROWS = 16
@@ -99,8 +96,6 @@ class Plan:
     parts: int = 1
     """Number of parts of the sum over units, one per warp."""
     warps: int = 4
-    share: int = 1
-    """Tiles of the batch that a "grid" program takes in turn."""
 
 
 def plan(u: Tensor) -> Plan:
@@ -110,13 +105,10 @@ def plan(u: Tensor) -> Plan:
         return Plan("block", max(16, triton.next_power_of_2(units)), warps=4 if units <= 64 else 8)
     programs = torch.cuda.get_device_properties(u.device).multi_processor_count if u.is_cuda else 1
     tiles = triton.cdiv(batch, ROWS)
-    if units <= 512 and tiles * triton.cdiv(units, 16) <= programs:
-        return Plan("grid", 16, 4, 4)
+    if units <= GRID_UNITS and tiles * triton.cdiv(units, 16) <= programs:
+        return Plan("grid", 16, 4, 4) if units <= 512 else Plan("grid", 16, 8, 8)
     if units <= 512 and tiles * triton.cdiv(units, 32) <= programs:
         return Plan("grid", 32, 4, 4)
-    at_once = programs // triton.cdiv(units, 16)
-    if 512 < units <= GRID_UNITS and tiles <= SHARED_TILES * at_once:
-        return Plan("grid", 16, 8, 8, triton.cdiv(tiles, at_once))
     return Plan("steps")
 
 
@@ -163,10 +155,9 @@ class Scan(Recurrence):
                 return
             slices, part = triton.cdiv(units, columns), triton.cdiv(units, self.plan.parts)
             part = max(16, triton.next_power_of_2(part))
-            share, groups = self.plan.share, triton.cdiv(tiles, self.plan.share)
-            constants |= {"PART": part, "PARTS": triton.next_power_of_2(triton.cdiv(units, part)), "SHARE": share}
-            counters = torch.zeros(groups * share, PADDING, dtype=torch.int32, device=like.device)
-            sizes, programs = (time, batch, units, slices), (slices, groups)
+            constants |= {"PART": part, "PARTS": triton.next_power_of_2(triton.cdiv(units, part))}
+            counters = torch.zeros(tiles, PADDING, dtype=torch.int32, device=like.device)
+            sizes, programs = (time, batch, units, slices), (slices, tiles)
             if like.is_cuda:
                 constants |= {"MEET": True, "launch_cooperative_grid": True}
                 grid[programs](*tensors, counters, 0, steps, *sizes, **constants)

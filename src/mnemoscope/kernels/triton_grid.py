@@ -1,8 +1,7 @@
 """Kernels in which several programs share the units of a batch tile, each with its columns of V on chip.
 
 After every step they synchronise at a counter in memory and read each other's states from the L2 cache. All programs
-must be resident at the same time, which a cooperative launch ensures. For larger batches a program takes the same units
-of SHARE tiles in turn: while it computes one, the others arrive at the counters of the rest.
+must be resident at the same time, which a cooperative launch ensures.
 """
 
 from __future__ import annotations
@@ -53,7 +52,6 @@ def grid_forward(
     slices,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
-    SHARE: tl.constexpr,
     PART: tl.constexpr,
     PARTS: tl.constexpr,
     PHI: tl.constexpr,
@@ -61,40 +59,38 @@ def grid_forward(
     EXACT: tl.constexpr,
     MEET: tl.constexpr,
 ):
-    first, column = tl.program_id(1) * SHARE, tl.program_id(0) * COLUMNS
-    rows, columns, here, inside = tile(first * ROWS, column, batch, units, ROWS, COLUMNS)
+    row, column = tl.program_id(1) * ROWS, tl.program_id(0) * COLUMNS
+    rows, columns, here, inside = tile(row, column, batch, units, ROWS, COLUMNS)
+    counter = counters + tl.program_id(1) * 32
     inner = tl.arange(0, PARTS)[:, None, None] * PART + tl.arange(0, PART)[None, :, None]
-    W = tl.load(
-        V + columns[None, None, :] * units + inner,
-        mask=(inner < units) & (columns[None, None, :] < units),
-        other=0.0,
-    )
+    column = columns[None, None, :]
+    W = tl.load(V + column * units + inner, mask=(inner < units) & (column < units), other=0.0)
     W1, W2, W3 = prepared(W, EXACT)
     b = bias_row(bias, columns, units, PHI)
     stride = (batch * units).to(tl.int64)
-    u = tl.load(us + begin * stride + here, mask=inside, other=0.0).to(tl.float32)
-    for turn in range(begin * SHARE, end * SHARE):
-        t = turn // SHARE
-        number = first + turn % SHARE
-        rows, _, here, inside = tile(number * ROWS, column, batch, units, ROWS, COLUMNS)
-        after = turn + 1
-        _, _, there, there_inside = tile((first + after % SHARE) * ROWS, column, batch, units, ROWS, COLUMNS)
-        there_inside = there_inside & (after < end * SHARE)
-        later = tl.load(us + (after // SHARE) * stride + there, mask=there_inside, other=0.0).to(tl.float32)
-        before = hs + (t - 1) * stride  # each time has separate memory: no program overwrites what another still reads
+    us += begin * stride
+    mask += begin * batch.to(tl.int64)
+    hs += begin * stride
+    u = tl.load(us + here, mask=inside, other=0.0).to(tl.float32)
+    for t in range(begin, end):
+        us += stride
+        later = tl.load(us + here, mask=inside & (t + 1 < end), other=0.0).to(tl.float32)
+        before = hs - stride  # each time has separate memory, so that no program overwrites what another still reads
         if t == 0:
             before = h0
         if MEET:
-            _meet(counters + number * 32, slices * (t - begin))
+            _meet(counter, slices * (t - begin))
         new = nonlinear(_gathered_times(before, W1, W2, W3, rows, batch, units, PART, PARTS, EXACT) + u, b, PHI)
         if MASKED:
-            goes = tl.load(mask + t * batch.to(tl.int64) + rows, mask=rows < batch, other=0)
+            goes = tl.load(mask + rows, mask=rows < batch, other=0)
             held = tl.load(before + here, mask=inside, other=0.0, cache_modifier=".cg").to(tl.float32)
             new = tl.where((goes != 0)[:, None], new, held)
-        tl.store(hs + t * stride + here, new, mask=inside)
+        tl.store(hs + here, new, mask=inside)
+        hs += stride
+        mask += batch
         u = later
         if MEET:
-            _arrive(counters + number * 32)
+            _arrive(counter)
 
 
 @triton.jit(do_not_specialize=["begin", "end", "time", "batch", "slices"])  # one kernel for all lengths and batches
@@ -115,7 +111,6 @@ def grid_adjoint(
     slices,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
-    SHARE: tl.constexpr,
     PART: tl.constexpr,
     PARTS: tl.constexpr,
     PHI: tl.constexpr,
@@ -123,50 +118,48 @@ def grid_adjoint(
     EXACT: tl.constexpr,
     MEET: tl.constexpr,
 ):
-    first, column = tl.program_id(1) * SHARE, tl.program_id(0) * COLUMNS
-    rows, columns, here, inside = tile(first * ROWS, column, batch, units, ROWS, COLUMNS)
+    row, column = tl.program_id(1) * ROWS, tl.program_id(0) * COLUMNS
+    rows, columns, here, inside = tile(row, column, batch, units, ROWS, COLUMNS)
+    counter = counters + tl.program_id(1) * 32
     inner = tl.arange(0, PARTS)[:, None, None] * PART + tl.arange(0, PART)[None, :, None]
-    W = tl.load(
-        V + inner * units + columns[None, None, :],
-        mask=(inner < units) & (columns[None, None, :] < units),
-        other=0.0,
-    )
+    column = columns[None, None, :]
+    W = tl.load(V + inner * units + column, mask=(inner < units) & (column < units), other=0.0)
     W1, W2, W3 = prepared(W, EXACT)
     b = bias_row(bias, columns, units, PHI)
     stride = (batch * units).to(tl.int64)
-    last = time - 1
-    begins = inside & (begin < time)
-    g_t = tl.load(g + (last - begin) * stride + here, mask=begins, other=0.0).to(tl.float32)
-    h_t = tl.load(hs + (last - begin) * stride + here, mask=begins, other=0.0).to(tl.float32)
+    g += (time - 1 - begin) * stride
+    hs += (time - 1 - begin) * stride
+    D += (time - 1 - begin) * stride
+    mask += (time - 1 - begin) * batch.to(tl.int64)
+    first = inside & (begin < time)
+    g_t = tl.load(g + here, mask=first, other=0.0).to(tl.float32)
+    h_t = tl.load(hs + here, mask=first, other=0.0).to(tl.float32)
     # dh0 also stores the gradient that passes by held states; each program uses only its part
-    for turn in range(begin * SHARE, end * SHARE):
-        back = turn // SHARE  # back = time is the step to h0, which has no nonlinearity
-        number = first + turn % SHARE
-        rows, _, here, inside = tile(number * ROWS, column, batch, units, ROWS, COLUMNS)
-        after = turn + 1
-        earlier = last - after // SHARE
-        _, _, there, there_inside = tile((first + after % SHARE) * ROWS, column, batch, units, ROWS, COLUMNS)
-        there_inside = there_inside & (earlier >= 0) & (after < end * SHARE)
-        g_before = tl.load(g + earlier * stride + there, mask=there_inside, other=0.0).to(tl.float32)
-        h_before = tl.load(hs + earlier * stride + there, mask=there_inside, other=0.0).to(tl.float32)
+    for back in range(begin, end):  # back = time is the step to h0, which has no nonlinearity
+        g -= stride
+        hs -= stride
+        more = inside & (back + 1 < time) & (back + 1 < end)
+        g_before = tl.load(g + here, mask=more, other=0.0).to(tl.float32)
+        h_before = tl.load(hs + here, mask=more, other=0.0).to(tl.float32)
         total = g_t
         if back > 0:
             if MEET:
-                _meet(counters + number * 32, slices * (back - begin))
-            D_after = D + (last - back + 1) * stride
-            total += _gathered_times(D_after, W1, W2, W3, rows, batch, units, PART, PARTS, EXACT)
+                _meet(counter, slices * (back - begin))
+            total += _gathered_times(D + stride, W1, W2, W3, rows, batch, units, PART, PARTS, EXACT)
             if MASKED:
                 total += tl.load(dh0 + here, mask=inside, other=0.0).to(tl.float32)
         if back < time:
             d = pull_back(total, h_t, b, PHI)
             if MASKED:
-                goes = tl.load(mask + (last - back) * batch.to(tl.int64) + rows, mask=rows < batch, other=0)
+                goes = tl.load(mask + rows, mask=rows < batch, other=0)
                 d = tl.where((goes != 0)[:, None], d, 0.0)
                 tl.store(dh0 + here, tl.where((goes != 0)[:, None], 0.0, total), mask=inside)
-            tl.store(D + (last - back) * stride + here, d, mask=inside)
+            tl.store(D + here, d, mask=inside)
             if MEET:
-                _arrive(counters + number * 32)
+                _arrive(counter)
         else:
             tl.store(dh0 + here, total, mask=inside)
+        D -= stride
+        mask -= batch
         g_t = g_before
         h_t = h_before
