@@ -11,18 +11,25 @@ pytest.importorskip("triton")
 from mnemoscope.kernels import triton_elementwise as kernels, triton_outer
 from mnemoscope.kernels.triton_elementwise import Plan
 from mnemoscope.kernels.triton_steps import LEFT, RIGHT, _parts
-from tests.slow import representatives, slow
+from tests.slow import representatives
 
 GPU = torch.cuda.is_available()
 DEVICE = "cuda" if GPU else "cpu"
 needs_gpu = pytest.mark.skipif(not GPU, reason="needs a GPU")
 WAYS = {
+    "vector": Plan("vector", 64, 2, 4),
     "block": Plan("block", 64, warps=4),
     "grid": Plan("grid", 16, 2, 4),
     "steps": Plan("steps"),
 }
 BOUND_OF_PARTS = 8e-6 if GPU else 5e-5  # the interpreter cuts off where a GPU rounds
 KINDS = [(name, torch.float32) for name in ACTIVATIONS] + [(name, torch.complex64) for name in ("modrelu", "linear")]
+CASES = [
+    pytest.param(way, name, dtype, id=f"{way}-{name}-{str(dtype)[6:]}")
+    for way in WAYS
+    for name, dtype in KINDS
+    if way != "vector" or not dtype.is_complex
+]
 SIZES = [(1, 1, 1), (3, 2, 5), *([(4, 17, 20), (40, 3, 31)] if GPU else [(2, 17, 20), (2, 3, 31)])]
 
 
@@ -58,17 +65,18 @@ def assert_near(found, expected, bound=1e-5):
 
 
 @representatives(
-    "steps-tanh-dtype0-True-1-1-1",
-    "steps-logistic-dtype3-True-1-1-1",
-    "steps-linear-dtype4-True-1-1-1",
-    "steps-modrelu-dtype5-True-1-1-1",
+    "steps-tanh-float32-True-1-1-1",
+    "vector-tanh-float32-True-3-2-5",
+    "vector-modrelu-float32-False-1-1-1",
+    "steps-logistic-float32-True-1-1-1",
+    "steps-linear-float32-True-1-1-1",
+    "steps-modrelu-complex64-True-1-1-1",
 )
 @pytest.mark.parametrize(("time", "batch", "units"), SIZES)
-@pytest.mark.parametrize("masked", [True, *slow(False)])
-@pytest.mark.parametrize(("name", "dtype"), KINDS)
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("masked", [True, False])
+@pytest.mark.parametrize(("way", "name", "dtype"), CASES)
 def test_every_plan_equals_the_recurrence_and_its_gradient(monkeypatch, way, name, dtype, masked, time, batch, units):
-    monkeypatch.setattr(kernels, "plan", lambda u: WAYS[way])
+    monkeypatch.setattr(kernels, "plan", lambda *_, **__: WAYS[way])
     us, h0, V, bias, mask = problem(name, dtype, time, batch, units, masked)
     hs = kernels.forward(us, h0, V, name, bias, mask)
     g = torch.randn_like(us)
@@ -88,7 +96,7 @@ def test_every_plan_equals_the_recurrence_and_its_gradient(monkeypatch, way, nam
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_nan_and_infinity_spread_as_in_the_loop(monkeypatch, way, name):
-    monkeypatch.setattr(kernels, "plan", lambda u: WAYS[way])
+    monkeypatch.setattr(kernels, "plan", lambda *_, **__: WAYS[way])
     us, h0, V, bias, _ = problem(name, torch.float32, 2, 3, 4, False)
     us[0, 0, 1], us[0, 1, 2], us[1, 2, 0] = torch.nan, torch.inf, -torch.inf
     hs = kernels.forward(us, h0, V, name, bias, None)
@@ -105,7 +113,7 @@ def test_nan_and_infinity_spread_as_in_the_loop(monkeypatch, way, name):
 @pytest.mark.filterwarnings("ignore:(invalid|overflow).*:RuntimeWarning")  # of numpy, behind the interpreter
 @pytest.mark.parametrize("way", WAYS)
 def test_a_unit_that_is_off_blocks_an_infinite_gradient(monkeypatch, way):
-    monkeypatch.setattr(kernels, "plan", lambda u: WAYS[way])
+    monkeypatch.setattr(kernels, "plan", lambda *_, **__: WAYS[way])
     hs = torch.tensor([[[0.0, 2.0]]], device=DEVICE)
     V = torch.eye(2, device=DEVICE)
     for name, bias in (("relu", None), ("modrelu", torch.zeros(2, device=DEVICE))):
@@ -113,10 +121,10 @@ def test_a_unit_that_is_off_blocks_an_infinite_gradient(monkeypatch, way):
         assert D.tolist() == [[[0.0, torch.inf]]]
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", [way for way in WAYS if way != "vector"])
 def test_complex_numbers_of_any_magnitude(monkeypatch, way):
     """The squares of the smallest and of the largest are not representable."""
-    monkeypatch.setattr(kernels, "plan", lambda u: WAYS[way])
+    monkeypatch.setattr(kernels, "plan", lambda *_, **__: WAYS[way])
     us = torch.tensor([[[1e-24 + 0j, 0, 1e20 + 1e20j, 3 + 4j]]], dtype=torch.complex64, device=DEVICE)
     bias = torch.full((4,), 0.01, device=DEVICE)
     zero = torch.zeros(4, 4, dtype=torch.complex64, device=DEVICE)
@@ -126,7 +134,7 @@ def test_complex_numbers_of_any_magnitude(monkeypatch, way):
 
 @pytest.mark.parametrize("way", WAYS)
 def test_memory_layout_does_not_matter(monkeypatch, way):
-    monkeypatch.setattr(kernels, "plan", lambda u: WAYS[way])
+    monkeypatch.setattr(kernels, "plan", lambda *_, **__: WAYS[way])
     us, h0, V, _, mask = problem("tanh", torch.float32, 3, 4, 5, True)
     straight = kernels.forward(us, h0, V, "tanh", None, mask)
     other = [x.mT.contiguous().mT for x in (us, h0, V, mask)]
@@ -182,7 +190,9 @@ def test_the_plan_follows_the_size(monkeypatch):
 
     sizes = {(4096, 128): "block", (16, 1024): "grid", (32, 1024): "grid", (48, 1024): "steps", (128, 512): "grid"}
     sizes |= {(1, 129): "grid", (1024, 256): "steps", (16, 1025): "steps"}
-    assert {size: kernels.plan(Drive(*size)).way for size in sizes} == sizes
+    assert {size: kernels.plan(Drive(*size), tiled=True).way for size in sizes} == sizes
+    assert {kernels.plan(Drive(1, units), tiled=False).way for units in (1, 32, 100, 200)} == {"vector"}
+    assert kernels.plan(Drive(4096, 64), tiled=False).way == "block"
 
 
 @needs_gpu

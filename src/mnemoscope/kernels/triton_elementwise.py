@@ -1,7 +1,8 @@
 """Elementwise recurrences on a GPU: `h_t = phi(V h_{t-1} + u_t)` and its adjoint as Triton kernels.
 
-There are three ways to run a scan, chosen by its size (`plan`):
+There are four ways to run a scan, chosen by its size (`plan`):
 
+- "vector" (`triton_vector`): one program takes one sequence through all times. For few sequences of up to 256 units.
 - "block" (`triton_block`): one program takes a tile of the batch through all times. For up to 128 units.
 - "grid" (`triton_grid`): programs that synchronise after every step share the units of a tile. For up to 1024 units, as
   long as all programs are resident at the same time.
@@ -30,9 +31,16 @@ from mnemoscope.kernels.triton_block import block_adjoint, block_forward
 from mnemoscope.kernels.triton_grid import grid_adjoint, grid_forward
 from mnemoscope.kernels.triton_outer import outer_products
 from mnemoscope.kernels.triton_steps import Recurrence, run_adjoint_steps, run_steps
+from mnemoscope.kernels.triton_vector import BLOCK, vector_adjoint, vector_forward, vector_layout
 
 BLOCK_UNITS = 128
 """Largest number of (real) units for which one program holds all of V."""
+REGISTER_UNITS = 128
+"""Columns of V that the threads of a "vector" program hold in registers; others are in shared memory."""
+FEW = {16: 1024, 32: 1024, 64: 512, 128: 256, 256: 132}
+"""Most sequences for which a "vector" scan is the fastest, by its units."""
+WARPS = {16: 1, 32: 2, 64: 4, 128: 8, 256: 16}
+"""Warps of a "vector" program, by its units."""
 GRID_UNITS = 1024
 """Largest number of (real) units for which the rows of V of a "grid" program fit on chip."""
 __all__ = ["adjoint", "forward", "outer_products"]
@@ -46,7 +54,7 @@ def forward(us: Tensor, h0: Tensor, V: Tensor, activation: str, bias: Tensor | N
     u, h = _real(us), _real(h0)
     hs = torch.empty_like(u)
     if hs.numel():
-        _run(_scan(u, V, activation, bias, mask), lambda scan: scan.forward(u, h, hs))
+        _run(_scan(u, V, activation, bias, mask), u, lambda scan: scan.forward(u, h, hs))
     return _as(us.dtype, hs)
 
 
@@ -57,14 +65,14 @@ def adjoint(
     g, h = _real(g), _real(hs)
     D, dh0 = torch.empty_like(g), torch.empty_like(g[0])
     if D.numel():
-        _run(_scan(g, V, activation, bias, mask), lambda scan: scan.adjoint(g, h, D, dh0))
+        _run(_scan(g, V, activation, bias, mask), g, lambda scan: scan.adjoint(g, h, D, dh0))
     return _as(hs.dtype, D), _as(hs.dtype, dh0)
 
 
 def check_stack(us: Tensor, V: Tensor) -> None:
     """Raise unless scans with stacked matrices (networks, units, units) run as tiles that share one matrix each."""
     sequences = us.shape[1] // len(V)
-    if plan(us).way != "block" or sequences % ROWS or us.shape[1] % len(V):
+    if plan(us, tiled=True).way != "block" or sequences % ROWS or us.shape[1] % len(V):
         raise ValueError(
             f"Stacked networks have at most {BLOCK_UNITS} units and a multiple of {ROWS} sequences each, but there are "
             f"{us.shape[2]} units and {sequences} sequences."
@@ -73,36 +81,44 @@ def check_stack(us: Tensor, V: Tensor) -> None:
 
 def _scan(drive: Tensor, V: Tensor, activation: str, bias: Tensor | None, mask: Tensor | None) -> Scan:
     phi = "modrelu of pairs" if V.is_complex() and activation == "modrelu" else activation
-    return Scan(_matrix(V), phi, bias, mask, exact_products(), plan(drive))
+    return Scan(_matrix(V), phi, bias, mask, exact_products(), plan(drive, tiled=V.dim() == 3 or V.is_complex()))
 
 
-def _run(scan: Scan, run: Callable[[Scan], None]) -> None:
-    """Run the scan; fall back to "steps" if a smaller GPU cannot hold the plan's data on chip."""
-    try:
-        run(scan)
-    except (OutOfResources, RuntimeError) as error:
-        if not isinstance(error, OutOfResources) and "cooperative" not in str(error):
-            raise
-        run(replace(scan, plan=Plan("steps")))
+def _run(scan: Scan, drive: Tensor, run: Callable[[Scan], None]) -> None:
+    """Run the scan by its plan, or by another one if a smaller GPU cannot hold the data of the first on chip."""
+    for way in dict.fromkeys((scan.plan, plan(drive, tiled=True), Plan("steps"))):
+        try:
+            return run(replace(scan, plan=way))
+        except (OutOfResources, RuntimeError) as error:
+            if not isinstance(error, OutOfResources) and "cooperative" not in str(error):
+                raise
+            refused = error
+    raise refused
 
 
 @dataclass(frozen=True)
 class Plan:
     """Launch plan of a scan."""
 
-    way: Literal["block", "grid", "steps"]
+    way: Literal["vector", "block", "grid", "steps"]
     columns: int = 0
     """Units computed by one program."""
     parts: int = 1
-    """Number of parts of the sum over units, one per warp."""
+    """Number of parts of the sum over units: one per warp of a grid, or one in registers and the others in shared memory."""
     warps: int = 4
 
 
-def plan(u: Tensor) -> Plan:
-    """Return the fastest plan on an H200 for a drive (time, batch, real units); see benchmarks/results/scans_cuda.md."""
+def plan(u: Tensor, tiled: bool) -> Plan:
+    """Return the fastest plan on an H200 for a drive (time, batch, real units); see benchmarks/results/scans_cuda.md.
+
+    If `tiled`, sequences are taken in tiles: those of stacked networks share a matrix, and complex numbers are pairs.
+    """
     batch, units = u.shape[1:]
+    columns = max(16, triton.next_power_of_2(units))
+    if not tiled and batch <= FEW.get(columns, 0):
+        return Plan("vector", columns, max(1, columns // REGISTER_UNITS), WARPS[columns])
     if units <= BLOCK_UNITS:
-        return Plan("block", max(16, triton.next_power_of_2(units)), warps=4 if units <= 64 else 8)
+        return Plan("block", columns, warps=4 if units <= 64 else 8)
     programs = torch.cuda.get_device_properties(u.device).multi_processor_count if u.is_cuda else 1
     tiles = triton.cdiv(batch, ROWS)
     if units <= GRID_UNITS and tiles * triton.cdiv(units, 16) <= programs:
@@ -123,47 +139,55 @@ class Scan(Recurrence):
         if self.plan.way == "steps":
             run_steps(self, us, h0, hs)
         else:
-            self._launch(block_forward, grid_forward, (us, h0), (hs,), steps=len(us))
+            kernels = {"vector": vector_forward, "block": block_forward, "grid": grid_forward}
+            self._launch(kernels[self.plan.way], (us, h0), (hs,), steps=len(us))
 
     def adjoint(self, g: Tensor, hs: Tensor, D: Tensor, dh0: Tensor) -> None:
         """Fill `D` and `dh0`."""
         if self.plan.way == "steps":
             run_adjoint_steps(self, g, hs, D, dh0)
         else:
-            self._launch(block_adjoint, grid_adjoint, (g, hs), (D, dh0), steps=len(g) + 1)
+            kernels = {"vector": vector_adjoint, "block": block_adjoint, "grid": grid_adjoint}
+            self._launch(kernels[self.plan.way], (g, hs), (D, dh0), steps=len(g) + 1)
 
-    def _launch(self, block: Any, grid: Any, given: tuple[Tensor, ...], out: tuple[Tensor, ...], steps: int) -> None:
+    def _launch(self, kernel: Any, given: tuple[Tensor, ...], out: tuple[Tensor, ...], steps: int) -> None:
         """Launch the kernel of the plan; a grid runs `steps` steps."""
-        like = given[0]  # takes the place of a bias or mask that is None
-        bias = like if self.bias is None else self.bias.contiguous()
+        like, columns = given[0], self.plan.columns
+        bias = like if self.bias is None else self.bias.contiguous()  # the first tensor takes the place of None
         mask = like if self.mask is None else self.mask.contiguous().view(torch.uint8)
-        tensors, (time, batch, units) = (*given, self.V, bias, mask, *out), like.shape
-        tiles, columns = triton.cdiv(batch, ROWS), self.plan.columns
-        constants = {
-            "ROWS": ROWS,
-            "COLUMNS": columns,
-            "PHI": self.phi,
-            "MASKED": self.mask is not None,
-            # Triton's interpreter, used in tests, has no products of bfloat16, and is exact without them
-            "EXACT": self.V.dtype == torch.float32 and self.exact and self.V.is_cuda,
-            "num_warps": self.plan.warps,
-        }
+        tensors, sizes = (*given, self.V, bias, mask, *out), like.shape
+        constants = {"COLUMNS": columns, "PHI": self.phi, "MASKED": self.mask is not None}
+        constants["num_warps"] = self.plan.warps
         with on_device(like):
+            if self.plan.way == "vector":
+                kept = columns // self.plan.parts
+                constants |= {"KEPT": kept, "BLOCK": BLOCK, "LAYOUT": vector_layout(columns, self.plan.warps)}
+                kernel[(sizes[1],)](*tensors, *sizes, **constants)
+                return
+            # Triton's interpreter, used in tests, has no products of bfloat16, and is exact without them
+            exact = self.V.dtype == torch.float32 and self.exact and self.V.is_cuda
+            constants |= {"ROWS": ROWS, "EXACT": exact}
             if self.plan.way == "block":
-                sharing = batch if self.V.dim() == 2 else batch // len(self.V)
-                block[(tiles,)](*tensors, time, batch, units, sharing, **constants)
-                return
-            slices, part = triton.cdiv(units, columns), triton.cdiv(units, self.plan.parts)
-            part = max(16, triton.next_power_of_2(part))
-            constants |= {"PART": part, "PARTS": triton.next_power_of_2(triton.cdiv(units, part))}
-            counters = torch.zeros(tiles, PADDING, dtype=torch.int32, device=like.device)
-            sizes, programs = (time, batch, units, slices), (slices, tiles)
-            if like.is_cuda:
-                constants |= {"MEET": True, "launch_cooperative_grid": True}
-                grid[programs](*tensors, counters, 0, steps, *sizes, **constants)
-                return
-            for step in range(steps):  # the interpreter runs programs sequentially: they cannot meet within a launch
-                grid[programs](*tensors, counters, step, step + 1, *sizes, MEET=False, **constants)
+                sharing = sizes[1] if self.V.dim() == 2 else sizes[1] // len(self.V)
+                kernel[(triton.cdiv(sizes[1], ROWS),)](*tensors, *sizes, sharing, **constants)
+            else:
+                self._launch_grid(kernel, tensors, sizes, steps, constants)
+
+    def _launch_grid(
+        self, kernel: Any, tensors: tuple[Tensor, ...], sizes: torch.Size, steps: int, constants: dict[str, Any]
+    ) -> None:
+        _, batch, units = sizes
+        slices, part = triton.cdiv(units, self.plan.columns), triton.cdiv(units, self.plan.parts)
+        part = max(16, triton.next_power_of_2(part))
+        tiles = triton.cdiv(batch, ROWS)
+        constants |= {"PART": part, "PARTS": triton.next_power_of_2(triton.cdiv(units, part))}
+        counters = torch.zeros(tiles, PADDING, dtype=torch.int32, device=self.V.device)
+        if self.V.is_cuda:
+            constants |= {"MEET": True, "launch_cooperative_grid": True}
+            kernel[slices, tiles](*tensors, counters, 0, steps, *sizes, slices, **constants)
+            return
+        for step in range(steps):  # the interpreter runs programs sequentially: they cannot meet within a launch
+            kernel[slices, tiles](*tensors, counters, step, step + 1, *sizes, slices, MEET=False, **constants)
 
 
 PADDING = 32

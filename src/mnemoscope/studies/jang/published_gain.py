@@ -1,7 +1,7 @@
 """The first and the last fixed points of a training at the published gain, where the reservoir is chaotic at first.
 
 Fixed points cannot be tracked from a chaotic state, which has far too many of them. Therefore they are searched before
-and after the training only. An index sum other than 1 tells how many points a search has missed at least.
+and after the training only. An index sum other than 1 gives the least number of points that a search has missed.
 """
 
 from __future__ import annotations

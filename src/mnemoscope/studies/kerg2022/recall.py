@@ -128,7 +128,7 @@ def as_many_sequences(batch_size: int) -> dict[str, int]:
 ATTENTIVE = ("memrnn", "relrnn", "sab")
 LONG = {"leave_out": 20, "target_score": SOLVED}
 """Changes for networks of `ATTENTIVE` at delays beyond 100. A long backward pass leaves the range of float32 at rare
-batches, which are left out. Other rare gradients are so large that a step along them undoes what was learned, so that
+batches, which are left out. Other rare gradients are so large that one step along them destroys the memory, so that
 training ends at the first evaluation with 99% recall."""
 
 

@@ -107,7 +107,7 @@ class RelationalTask(ABC):
         return self.sample(size, Generator().manual_seed(generator_seed(seed, number, split)), split)
 
     def draw_batches(self, size: int, batches: int, seed: int, number: int, split: Split = "train") -> Problems:
-        """Return block `number` of a stream with that seed: `batches` batches of `size` problems, one after the other.
+        """Return block `number` of a stream with that seed: `batches` batches of `size` problems, in order.
 
         It takes a fraction of the time of as many calls of `batch`, and the problems are others. A single one has the
         problems of `batch`.
