@@ -30,7 +30,14 @@ LONG = (
 """Pages whose examples train for seconds, and whose code other tests run too."""
 CONTINUED = ("conditions", "from-fixed-point-finder")
 """Pages whose examples continue each other, and may print nothing."""
-COMPARED = {"closed-loop": 0.01, "conditions": 0.02, "interventions": 10, "recall": 0.06, "state-tracking": 2}
+COMPARED = {
+    "closed-loop": 0.01,
+    "conditions": 0.02,
+    "interventions": 10,
+    "recall": 0.06,
+    "state-tracking": 2,
+    "token-tasks": 0,
+}
 """Pages whose examples print what they show, and the largest difference of a number: networks are trained alike on all
 machines, but for rounding."""
 NUMBER = r"\d+(?:\.\d+)?"

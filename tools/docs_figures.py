@@ -14,6 +14,7 @@ import argparse
 import io
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from matplotlib import rc_context
 from matplotlib.figure import Figure
@@ -37,8 +38,15 @@ NAMES = (
     "mante-selection.cpu",
 )
 """Figures of pages, each by the study and the preset."""
-TASK_NAMES = tuple(f"task.{entry.name}" for entry in registry.tasks if "cognitive" in entry.tags)
+TASK_NAMES = tuple(f"task.{entry.name}" for entry in registry.tasks if {"cognitive", "tokens"} & {*entry.tags})
 """Figures of trials, each by its task."""
+SHORT_SEQUENCES: dict[str, dict[str, Any]] = {
+    "mqar": {"vocabulary": 64, "length": 32, "random_fillers": False, "power": 0.5},
+    "parity": {"shortest": 20, "longest": 24},
+    "modular-arithmetic": {"shortest": 20, "longest": 24},
+    "bracket-arithmetic": {"shortest": 30, "longest": 34},
+}
+"""Options of the sequences that are drawn of tasks on tokens."""
 PLANTED = "comparison.planted"
 """The comparison of planted systems in docs/compare.md."""
 
@@ -76,8 +84,9 @@ def draw(results: Sequence[PresetResults], names: Sequence[str]) -> dict[str, st
 
 
 def draw_task(name: str) -> str:
-    """Return trials of a task as SVG, without noise."""
-    return _svg(registry.tasks.load(name.removeprefix("task."))().figure())
+    """Return trials of a task as SVG, without noise; of a task on tokens, one short sequence."""
+    name = name.removeprefix("task.")
+    return _svg(registry.tasks.load(name)(**SHORT_SEQUENCES.get(name, {})).figure())
 
 
 def draw_comparison() -> str:

@@ -12,7 +12,7 @@ from mnemoscope.inspection import duration, past_inputs
 from mnemoscope.inspection.options import InspectionOptions
 from mnemoscope.inspection.page import LoadedRun
 from mnemoscope.inspection.run import _duration
-from mnemoscope.inspection.text import _fitting, add_text, character_labels, encode_text
+from mnemoscope.inspection.text import _fitting, add_text, encode_text, input_labels
 from mnemoscope.tasks import Copy, PennTreebank
 from tests.cells.tiny_models import causal_model
 from tests.slow import SLOW
@@ -28,8 +28,8 @@ def run_of(cell, **options):
 def test_a_text_is_encoded_by_the_symbols_of_the_task():
     inputs = encode_text(TASK, "A cat\nin it\n")
     assert inputs.shape == (11, 1, 50)
-    assert "".join(character_labels(TASK, inputs)[0]) == "a_cat⏎in_it"
-    assert character_labels(Copy(), torch.zeros(3, 1, 10)) is None
+    assert "".join(input_labels(TASK, inputs)[0]) == "a_cat⏎in_it"
+    assert input_labels(Copy(), torch.zeros(3, 1, 10)) is None
 
 
 @pytest.mark.parametrize(

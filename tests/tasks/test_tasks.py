@@ -16,6 +16,7 @@ from mnemoscope.tasks import (
     BitCopy,
     BitRepeatCopy,
     BitTask,
+    BracketArithmetic,
     ComposeCopy,
     ContextDecision,
     Copy,
@@ -28,8 +29,11 @@ from mnemoscope.tasks import (
     KeyValueRecall,
     MatrixCopy,
     MatrixRecall,
+    ModularArithmetic,
+    MultiQueryRecall,
     MultiTask,
     ParametricMemory,
+    Parity,
     PennTreebank,
     PerceptualDecision,
     PermutedMNIST,
@@ -37,6 +41,7 @@ from mnemoscope.tasks import (
     RepeatCopy,
     SequentialMNIST,
     Task,
+    TokenTask,
     TransferCopy,
     VariableBinding,
     WordProblem,
@@ -93,6 +98,16 @@ SMALL = {
         WordProblem("Z6", length=3),
         WordProblem("Z2", length=5, probabilities="0.8 0.2"),
     ],
+    "mqar": [
+        MultiQueryRecall(vocabulary=8, pairs=2, length=10),
+        MultiQueryRecall(vocabulary=9, pairs=1, length=6, random_fillers=False, mixture="8:2"),
+    ],
+    "parity": [Parity(3, 6, 4, 8), Parity(modulus=3).at(5)],
+    "modular-arithmetic": [ModularArithmetic(3, 8, 6, 11), ModularArithmetic(modulus=3).at(6)],
+    "bracket-arithmetic": [
+        BracketArithmetic(3, 9, 7, 12),
+        BracketArithmetic(3, 9, 3, 12, modulus=4, multiply=True),
+    ],
     "smnist": [SequentialMNIST(), SequentialMNIST(group=56)],
     "psmnist": [PermutedMNIST(group=4), PermutedMNIST(permutation_seed=1)],
     "ptb": [PennTreebank(length=7), PennTreebank()],
@@ -142,8 +157,13 @@ def perfect(task: Task, batch: Batch) -> torch.Tensor:
 def test_shapes_types_and_mask(task):
     inputs, targets, mask = task.batch(5, seed=0, number=0)
     time = inputs.shape[0]
-    assert inputs.shape == (time, 5, task.input_size)
-    assert inputs.dtype == torch.float32
+    if isinstance(task, TokenTask):
+        assert inputs.shape == (time, 5)
+        assert inputs.dtype == torch.int64
+        assert 0 <= inputs.min() <= inputs.max() < task.input_size
+    else:
+        assert inputs.shape == (time, 5, task.input_size)
+        assert inputs.dtype == torch.float32
     assert mask.shape == (time, 5)
     assert mask.dtype == torch.bool
     assert mask.any(0).all()  # every sequence counts
@@ -265,6 +285,8 @@ def memoryless(task: Task, batch: Batch) -> torch.Tensor:
         return _mean_target_by_input(task, batch)
     if isinstance(task, KeyValueRecall):
         return torch.zeros(*batch.mask.shape, task.output_size)
+    if isinstance(task, TokenTask):
+        return _token_chances(task, batch).clamp_min(1e-30).log()
     if isinstance(task, BitTask):
         chances = torch.zeros(task.output_size).expand(batch.targets.shape).clone()
         chances[..., : task.random_bits] = 0.5
@@ -290,6 +312,21 @@ def memoryless(task: Task, batch: Batch) -> torch.Tensor:
             )
         return torch.stack(outputs).clamp_min(1e-30).log()
     raise NotImplementedError(f"Write the memoryless predictor of {type(task).__name__} here.")
+
+
+def _token_chances(task: TokenTask, batch: Batch) -> torch.Tensor:
+    """Return the probabilities of tokens, given the time and the input."""
+    chances = torch.zeros(*batch.mask.shape, task.output_size)
+    if isinstance(task, MultiQueryRecall):
+        chances[..., task.vocabulary // 2 :] = 1
+    elif isinstance(task, Parity):
+        chances[..., 1:] = 1
+    else:
+        tested, first = task.held_out(), 5 if isinstance(task, ModularArithmetic) else 0
+        after = 2 if isinstance(task, ModularArithmetic) else 3
+        for length, row in zip(tested.lengths(), tested.distributions(), strict=True):
+            chances[length - after, :, first : first + task.modulus] = row.float()
+    return chances / chances.sum(-1, keepdim=True).clamp_min(1e-9)
 
 
 def _mean_target_by_input(task: Task, batch: Batch) -> torch.Tensor:
@@ -346,7 +383,12 @@ def test_no_memoryless_predictor_beats_the_baseline(task):
             b.targets[t].float() if values or bits else one_hot(b.targets[t], task.output_size).float()
             for b in (fill, trial)
         )
-        bins = torch.cat([(20 * batch.inputs[t]).round().long() @ digit for batch in (fill, trial)])
+        bins = torch.cat(
+            [
+                batch.inputs[t] if isinstance(task, TokenTask) else (20 * batch.inputs[t]).round().long() @ digit
+                for batch in (fill, trial)
+            ]
+        )
         place, trial_place = bins.unique(return_inverse=True)[1].split(size)
         counted = fill.mask[t].float()
         table = torch.zeros(int(bins.unique().numel()), task.output_size)

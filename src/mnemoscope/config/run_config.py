@@ -61,7 +61,8 @@ class RunConfig:
     """Number of hidden units. For matntm, the rows and columns of its state. Relational networks set their sizes by
     options."""
     embedding: int | None = None
-    """Size of a learned linear embedding of the inputs; None: the cell receives the inputs unchanged."""
+    """Size of a learned linear embedding of the inputs; None: the cell receives the inputs unchanged. Tokens have an
+    embedding in any case, by default of hidden_size."""
     readout_bias: bool = True
     """Whether the linear readout has a bias."""
     fixed_readout: float | None = None

@@ -38,7 +38,8 @@ def _trials_section(behaviour: Behaviour) -> Section:
     if behaviour.kind != "classes":
         right, given = "Broad lines: targets, where they count", "thin lines: outputs"
     caption = [f"{right}; {given}."] if behaviour.targets is not None else []
-    if max(behaviour.inputs.shape[2], behaviour.outputs.shape[2]) > CHANNELS:
+    features = behaviour.inputs.shape[2] if behaviour.inputs.dim() == 3 else 0
+    if behaviour.kind != "classes" and max(features, behaviour.outputs.shape[2]) > CHANNELS:
         caption.append(f"The first {CHANNELS} channels are drawn.")
     alt = "Inputs, targets and outputs of some trials over time."
     html = figure_markup(figure, "behaviour", alt=alt, caption=" ".join(caption))

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mnemoscope.base.array_types import Float, Int
+from mnemoscope.base.array_types import Float, Int, Num
 from mnemoscope.cells import Cell, Model
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE
@@ -89,7 +89,7 @@ class Duration:
 
 def inspect_duration(
     network: Cell | Model,
-    inputs: Float[Tensor, "time batch features"] | None,
+    inputs: Num[Tensor, "time batch ..."] | None,
     options: InspectionOptions,
     *,
     readout: Callable[[Tensor], Tensor] | None = None,

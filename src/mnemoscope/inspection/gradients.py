@@ -35,7 +35,7 @@ def task_gradients(
     """
     model = deepcopy(model).double()
     with torch.no_grad():
-        xs = model.encode(batch.inputs.double())
+        xs = model.encode(batch.inputs.double() if batch.inputs.is_floating_point() else batch.inputs)
     return gradient_norms(model.cell, xs, lambda outputs: task.loss(model.readout(outputs), batch), by=by, name=name)
 
 

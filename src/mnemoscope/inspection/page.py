@@ -12,7 +12,7 @@ from mnemoscope.inspection.options import InspectionOptions
 from mnemoscope.lenses import Dynamics
 from mnemoscope.relational import SingleStepModel
 from mnemoscope.report import NetworkPage
-from mnemoscope.tasks import Task
+from mnemoscope.tasks import Task, TokenTask
 from mnemoscope.training import RunFolder
 
 
@@ -49,13 +49,32 @@ def page_of_run(run: LoadedRun, dynamics: Dynamics | None = None) -> NetworkPage
             ("Loss", f"{result.loss:.2e} after {result.steps:,} steps ({result.baseline:.2e} {task.baseline_label})"),
             *((name.capitalize(), _describe_score(name, value, task)) for name, value in result.scores.items()),
             ("Seed", f"{config.seed}"),
-            *([] if dynamics is None else [("Constant input", describe_input(dynamics))]),
+            *([] if dynamics is None else [("Constant input", _describe_constant(run, dynamics))]),
         ],
         curve=RunFolder(run.folder).read_metrics(),
         baseline=result.baseline,
         baseline_label=task.baseline_label,
         command=run.options.command or shlex.join(["mnemoscope", "inspect", str(run.folder)]),
     )
+
+
+def constant_token(task: TokenTask, options: InspectionOptions) -> int:
+    """Return the token at which fixed points are searched for: the one of the options, or else the one of rest."""
+    given = [task.rest] if options.input is None else list(options.input)
+    if len(given) != 1 or given[0] not in range(task.input_size):
+        raise ValueError(
+            f"The inputs of this run are tokens, so that the constant input is one number from 0 to "
+            f"{task.input_size - 1}, but it is {', '.join(f'{number:g}' for number in given)}."
+        )
+    return int(given[0])
+
+
+def _describe_constant(run: LoadedRun, dynamics: Dynamics) -> str:
+    if not isinstance(run.task, TokenTask):
+        return describe_input(dynamics)
+    token = constant_token(run.task, run.options)
+    label = run.task.label(token)
+    return f"the token {token}" if label == str(token) else f"the token {token} ({label})"
 
 
 def describe_input(dynamics: Dynamics) -> str:

@@ -29,7 +29,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mnemoscope.base.array_types import Float
+from mnemoscope.base.array_types import Float, Num
 from mnemoscope.cells import run_with_cache
 from mnemoscope.inspection.attention import inspect_attention, why_no_fixed_points
 from mnemoscope.inspection.behaviour import behaviour_sections, gradient_section
@@ -41,7 +41,7 @@ from mnemoscope.inspection.interference import inspect_interference, interferenc
 from mnemoscope.inspection.intervention import Interventions, inspect_interventions, interventions_section
 from mnemoscope.inspection.mechanism import TRAJECTORIES, inspect_mechanism, sample_states
 from mnemoscope.inspection.options import DEFAULT_OPTIONS, InspectionOptions, refuse_fixed_point_options
-from mnemoscope.inspection.page import LoadedRun, page_of_run
+from mnemoscope.inspection.page import LoadedRun, constant_token, page_of_run
 from mnemoscope.inspection.past_inputs import why_no_search
 from mnemoscope.inspection.populations import inspect_populations
 from mnemoscope.inspection.problems import inspect_problems
@@ -50,7 +50,7 @@ from mnemoscope.inspection.relations import inspect_relations
 from mnemoscope.inspection.result import Inspection
 from mnemoscope.inspection.spans import measure_spans, spans_section
 from mnemoscope.inspection.tape import POOL, TapeFindings, inspect_tape, is_large, uniform_fixed_points_section
-from mnemoscope.inspection.text import add_text, character_labels
+from mnemoscope.inspection.text import add_text, input_labels
 from mnemoscope.inspection.tracking import inspect_tracking, tracking_section
 from mnemoscope.inspection.trials import TrialFindings, contexts_of, inspect_trials, trials_section
 from mnemoscope.inspection.uses import add_citations
@@ -62,7 +62,7 @@ from mnemoscope.memory.tape import TuringMachine
 from mnemoscope.relational import SingleStepModel
 from mnemoscope.report import NetworkPage, Section, sentences
 from mnemoscope.report.markup import check_report_extra
-from mnemoscope.tasks import RelationalSequence, WordProblem
+from mnemoscope.tasks import RelationalSequence, TokenTask, WordProblem
 from mnemoscope.training import RunFolder, load_model
 
 BATCH = 64
@@ -297,10 +297,10 @@ def _inspection(
     return Inspection(content, kept, run.folder / "page.html", **findings)
 
 
-def _duration(run: LoadedRun, inputs: Float[Tensor, "time batch features"], found: Duration) -> Duration:
+def _duration(run: LoadedRun, inputs: Num[Tensor, "time batch ..."], found: Duration) -> Duration:
     """Add how long a network remembers its test trials; of a text that was given, what affine layers keep of it."""
     if run.options.text is None:
-        return inspect_duration(run.model, inputs, run.options, labels=character_labels(run.task, inputs), found=found)
+        return inspect_duration(run.model, inputs, run.options, labels=input_labels(run.task, inputs), found=found)
     add_text(found, run, run.options.text)
     return inspect_duration(run.model, inputs, run.options, wanted=lambda lens: lens not in ON_TEXT, found=found)
 
@@ -314,13 +314,15 @@ def _against_baseline(run: LoadedRun) -> str:
 
 
 def _dynamics(run: LoadedRun) -> Dynamics:
-    """Return the trained cell at the constant input of the options."""
+    """Return the trained cell at the constant input of the options; for tokens, at that token or the one of rest."""
     constant = run.options.constant_input()
+    if isinstance(run.task, TokenTask):
+        constant = torch.tensor(constant_token(run.task, run.options))
     return Dynamics(run.model.cell, None if constant is None else run.model.encode(constant[None])[0])
 
 
 def _visited_states(
-    run: LoadedRun, dynamics: Dynamics, inputs: Float[Tensor, "time batch features"]
+    run: LoadedRun, dynamics: Dynamics, inputs: Num[Tensor, "time batch ..."]
 ) -> Float[Tensor, "time batch size"]:
     """Return the flat states that the network visits along inputs."""
     with torch.no_grad():

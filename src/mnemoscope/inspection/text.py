@@ -19,11 +19,13 @@ from mnemoscope.inspection.past_inputs import affordable_steps, has_affine_layer
 from mnemoscope.inspection.result import Inspection
 from mnemoscope.inspection.tokens import inspect_tokens
 from mnemoscope.report import sentences
-from mnemoscope.tasks.task import Task
+from mnemoscope.tasks import Task, TokenTask
 
 
-def character_labels(task: Task, inputs: Float[Tensor, "time batch features"]) -> list[list[str]] | None:
-    """Return the characters of one-hot inputs, one list for each sequence; None if the task has no text."""
+def input_labels(task: Task, inputs: Num[Tensor, "time batch ..."]) -> list[list[str]] | None:
+    """Return the names of tokens or the characters of one-hot inputs, one list for each sequence; None if others."""
+    if isinstance(task, TokenTask):
+        return [[task.label(token) for token in column] for column in inputs.T.tolist()]
     if not task.characters:
         return None
     names = [symbol.replace("\n", "⏎") for symbol in task.characters]
@@ -65,7 +67,7 @@ def add_text(found: Duration, run: LoadedRun, text: str) -> None:
     inputs, remark = _fitting(inputs, affordable_steps(run.model, inputs, run.options), "characters")
     if remark:
         found.explain("Text", remark)
-    labels = character_labels(run.task, inputs)
+    labels = input_labels(run.task, inputs)
     add_past_inputs(found, run.model, inputs, run.options, None, labels)
     add_transitions(found, run.model, inputs, run.options, None, labels)
 

@@ -40,6 +40,16 @@ key-value-recall | recall the values of many keys, shown in pairs before
     Arora et al. 2024 | mnemoscope.tasks:KeyValueRecall | arora2024 | associative memory
 word-problem | the product of all elements of a group up to now: parity, cyclic, symmetric and alternating groups
     Merrill et al. 2024; Siems et al. 2025 | mnemoscope.tasks:WordProblem | merrill2024 siems2025 | state tracking
+mqar | multi-query associative recall: the values of many keys, each asked for once among other tokens
+    Arora et al. 2024 | mnemoscope.tasks:MultiQueryRecall | arora2024 | tokens, associative memory
+parity | the parity of random bits at the last of them, tested on longer sequences
+    Grazzi et al. 2025; Beck et al. 2024 | mnemoscope.tasks:Parity | grazzi2025 beck2024 | tokens, state tracking
+modular-arithmetic | the value of an expression of digits, + - and *, modulo 5, tested on longer ones
+    Grazzi et al. 2025; Beck et al. 2024 | mnemoscope.tasks:ModularArithmetic | grazzi2025 beck2024
+    tokens, state tracking
+bracket-arithmetic | the value of an expression with nested brackets, modulo 5, tested on longer ones
+    Grazzi et al. 2025; Beck et al. 2024 | mnemoscope.tasks:BracketArithmetic | grazzi2025 beck2024
+    tokens, state tracking
 smnist | classify a handwritten digit shown pixel by pixel
     LeCun et al. 1998; Le et al. 2015 | mnemoscope.tasks:SequentialMNIST | lecun1998 le2015 | classification, data
 psmnist | classify a handwritten digit whose pixels are shown in a fixed random order

@@ -34,4 +34,11 @@ from mnemoscope.tasks.task import (
     Split as Split,
     Task as Task,
 )
+from mnemoscope.tasks.tokens import (
+    BracketArithmetic as BracketArithmetic,
+    ModularArithmetic as ModularArithmetic,
+    MultiQueryRecall as MultiQueryRecall,
+    Parity as Parity,
+    TokenTask as TokenTask,
+)
 from mnemoscope.tasks.word_problem import WordProblem as WordProblem

@@ -41,6 +41,15 @@ class Batch(NamedTuple):
         inputs = self.inputs[:, which] if isinstance(self.inputs, Tensor) else self.inputs.part(which)
         return Batch(inputs, self.targets[:, which], self.mask[:, which])
 
+    def counted(self) -> Batch:
+        """Return the counted steps alone, as one step of as many sequences, in the order of time.
+
+        >>> from mnemoscope.tasks import Parity
+        >>> Parity().batch(5, seed=0, number=0).counted().targets.shape
+        torch.Size([1, 5])
+        """
+        return Batch(*(part[self.mask].unsqueeze(0) for part in self))
+
     def windows(self, length: int | None) -> Iterator[Batch]:
         """Return the batch cut along time into windows of `length` steps; the last window may be shorter.
 
@@ -72,6 +81,8 @@ class Task(ABC):
     """Phrase that describes how the baseline loss is reached."""
     characters: ClassVar[str] = ""
     """Characters that the features of one-hot inputs stand for; "" if inputs are no text."""
+    pointwise: ClassVar[bool] = False
+    """Whether loss and scores are means over single counted steps, so that a network may be read out at these alone."""
     span_label: ClassVar[str] = ""
     """Name of the setting that lengthens the memory that the task needs: "delay", "length"; "" if it has none."""
 

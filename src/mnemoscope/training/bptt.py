@@ -13,6 +13,7 @@ from mnemoscope.base.array_types import Float
 from mnemoscope.cells import Model
 from mnemoscope.cells.state import State, map_state
 from mnemoscope.tasks import Batch, Task
+from mnemoscope.training.answers import answer
 
 
 @runtime_checkable
@@ -122,7 +123,7 @@ def run_windows(
     for number, window in enumerate(windows, start=1):
         batch, costs = window.batch.to(device), []
         with nullcontext() if window.counts else torch.no_grad():
-            outputs, state = model(batch.inputs, state)
+            outputs, batch, state = answer(model, task, batch, state, dense=device.type == "cuda")
             state = map_state(Tensor.detach, state)
         if window.counts:
             loss = task.loss(outputs, batch)

@@ -12,7 +12,7 @@ from mnemoscope.cells import Cell, Model
 from mnemoscope.config.options import Option, checked_options
 from mnemoscope.config.run_config import RunConfig
 from mnemoscope.relational import RelationalModel, SingleStepModel
-from mnemoscope.tasks import RelationalSequence, Task
+from mnemoscope.tasks import RelationalSequence, Task, TokenTask
 from mnemoscope.training.seeding import seeded
 
 
@@ -39,7 +39,8 @@ def task_named(name: str, options: Mapping[str, Option] | None = None) -> Task:
 def build_model(config: RunConfig, task: Task) -> Model:
     """Return the model of a configuration with its initial weights, on the CPU. They depend on the seed alone.
 
-    A cell that the registry marks as having a built-in readout receives the size of the task's outputs. For a
+    A cell that the registry marks as having a built-in readout receives the size of the task's outputs. The tokens of a
+    `TokenTask` are looked up in an embedding of `config.embedding` or else `config.hidden_size` features. For a
     relational task, the model is a `SingleStepModel` around a relational network.
 
     >>> config = RunConfig("try", task="flipflop", cell="gru", hidden_size=16)
@@ -66,18 +67,27 @@ def _readout_size(config: RunConfig) -> tuple[str, ...]:
 
 
 def _model(config: RunConfig, task: Task) -> Model:
-    cell_class = registry.cells.load(config.cell)
+    cell_class, embedding = registry.cells.load(config.cell), config.embedding
+    if isinstance(task, TokenTask) and embedding is None:
+        embedding = config.hidden_size
     sizes = {
-        "input_size": task.input_size if config.embedding is None else config.embedding,
+        "input_size": task.input_size if embedding is None else embedding,
         "hidden_size": config.hidden_size,
         **dict.fromkeys(_readout_size(config), task.output_size),
     }
     cell: Cell = cell_class(**sizes, **checked_cell_options(config))
-    encode = None if config.embedding is None else nn.Linear(task.input_size, sizes["input_size"], bias=False)
+    encode = None if embedding is None else _encoding(task, embedding)
     model = Model(cell, task.output_size, encode, config.readout_bias)
     if config.fixed_readout is not None:
         _fix_readout(model, config.fixed_readout)
     return model
+
+
+def _encoding(task: Task, features: int) -> nn.Module:
+    """Return the embedding of tokens, or a linear one of other inputs."""
+    if isinstance(task, TokenTask):
+        return nn.Embedding(task.input_size, features)
+    return nn.Linear(task.input_size, features, bias=False)
 
 
 def _fix_readout(model: Model, deviation: float) -> None:

@@ -10,6 +10,7 @@ import torch
 
 from mnemoscope.cells import Model
 from mnemoscope.tasks import Batch, Split, Task
+from mnemoscope.training.answers import answer
 
 Name = TypeVar("Name", bound=Hashable)
 
@@ -38,10 +39,11 @@ def evaluate(
     for batch, carry in zip(batches, continues, strict=False):
         state, parts = state if carry else None, []
         for piece in batch.windows(window):
-            outputs, state = model(piece.inputs, state)
+            outputs, _, state = answer(model, task, piece, state)
             parts.append(outputs)
-        outputs = torch.cat(parts)
-        rows.append({"loss": task.loss(outputs, batch).item(), **task.scores(outputs, batch)})
+        outputs = torch.cat(parts, 1 if task.pointwise else 0)
+        scored = batch.counted() if task.pointwise else batch
+        rows.append({"loss": task.loss(outputs, scored).item(), **task.scores(outputs, scored)})
         weights.append(int(batch.mask.sum().clamp(min=1)))
     model.train(training)
     shares = [weight / weights[0] for weight in weights]  # for equal batches, the plain mean to the last digit

@@ -112,9 +112,12 @@ def _draw_scores(axes: Any, behaviour: Behaviour, places: Tensor, scores: Tensor
 
 def _draw_inputs(axes: Any, behaviour: Behaviour, trial: int, colours: Colours) -> Any:
     inputs = behaviour.inputs[:, trial]
-    if _one_hot(inputs):
-        axes.plot(inputs.argmax(1).numpy(), ".", color=colours["muted"], markersize=4)
-        axes.set_ylim(-0.5, inputs.shape[1] - 0.5)
+    if inputs.dim() == 1 or _one_hot(inputs):
+        tokens, number = (
+            (inputs, int(behaviour.inputs.max()) + 1) if inputs.dim() == 1 else (inputs.argmax(1), len(inputs.T))
+        )
+        axes.plot(tokens.numpy(), ".", color=colours["muted"], markersize=4)
+        axes.set_ylim(-0.5, number - 0.5)
         axes.locator_params(axis="y", integer=True)
         return axes
     for channel in range(min(inputs.shape[1], CHANNELS)):

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
-from mnemoscope.base.array_types import Bool, Float
+from mnemoscope.base.array_types import Bool, Float, Num
 from mnemoscope.base.progress import show_slow
 from mnemoscope.cells import Lengths, Model, Network, as_cell, read_inputs, scan
 from mnemoscope.lenses.behaviour.result import Behaviour
@@ -43,7 +43,8 @@ def record_behaviour(
     Args:
         network: a `Model`, a cell, or a torch.nn module that `adapt` takes.
         inputs: the trials, in the layout of the network, as targets and mask: (batch, time, features) if it is a
-            torch.nn module with `batch_first`, otherwise (time, batch, features). The result is time first.
+            torch.nn module with `batch_first`, otherwise (time, batch, features). A `Model` with an embedding takes
+            token numbers, without features. The result is time first.
         targets: float values, of the shape of the outputs; bool bits, which an output above 0 affirms; or integer
             class numbers (time, batch), of which the largest output is the answer. NaN and negative classes do not
             count.
@@ -103,16 +104,19 @@ def _transposed(tensor: Tensor | None) -> Tensor | None:
 
 
 def _without_padding(sequences: Tensor, mask: Bool[Tensor, "time batch"] | None) -> Tensor:
-    """Return sequences with NaN after their end."""
+    """Return sequences with NaN after their end, or -1 if they are tokens."""
     if mask is None:
         return sequences
-    return sequences.masked_fill(~mask[:, : sequences.shape[1]].unsqueeze(2), torch.nan)
+    ended = ~mask[:, : sequences.shape[1]]
+    if sequences.dim() == 2:
+        return sequences.masked_fill(ended, -1)
+    return sequences.masked_fill(ended.unsqueeze(2), torch.nan)
 
 
 @torch.no_grad()
 def answers(
     network: Network,
-    inputs: Float[Tensor, "time batch features"],
+    inputs: Num[Tensor, "time batch ..."],
     readout: Callable[[Tensor], Tensor] | None = None,
     mask: Bool[Tensor, "time batch"] | None = None,
 ) -> Float[Tensor, "time batch outputs"]:

@@ -23,8 +23,8 @@ class Behaviour(Result):
     drawn_by: ClassVar[str] = "draw_behaviour"
 
     kind: Kind
-    inputs: Float[Tensor, "time trials features"]
-    """Inputs of the first trials; NaN after the end of a trial."""
+    inputs: Float[Tensor, "time trials features"] | Int[Tensor, "time trials"]
+    """Inputs of the first trials, or their tokens; NaN or -1 after the end of a trial."""
     outputs: Float[Tensor, "time trials outputs"]
     """Outputs of these trials, after the readout."""
     trials: int

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mnemoscope.base.array_types import Float, Int
+from mnemoscope.base.array_types import Float, Int, Num
 from mnemoscope.cells import Cell, Elman, LeakyRNN, Model, Network, as_cell, run_with_cache
 from mnemoscope.connectivity import Dense, LowRank
 
@@ -97,7 +97,7 @@ def with_factors(network: Network | Model, terms: RankOneTerms, rank: int) -> Mo
     return copied
 
 
-def visited_rates(network: Network | Model, inputs: Float[Tensor, "time batch features"]) -> Tensor:
+def visited_rates(network: Network | Model, inputs: Num[Tensor, "time batch ..."]) -> Tensor:
     """Return the rates that the recurrent matrix acts on along trials, (steps, size)."""
     cell = matrix_cell(network)
     with torch.no_grad():

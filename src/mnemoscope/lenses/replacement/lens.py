@@ -68,7 +68,7 @@ def measure_influence(
     read = (readout or (lambda outputs: outputs)) if model is None else model.readout
     run = _Runner(cell.time_first(), encode, read, present)
     before, other = run(xs), xs.roll(1, 1)
-    replaced = (other != xs).flatten(2).any(2).cpu() & present & present.roll(1, 1)  # (time, trials)
+    replaced = (other != xs).reshape(*xs.shape[:2], -1).any(2).cpu() & present & present.roll(1, 1)  # (time, trials)
     steps = torch.linspace(0, len(xs) - 1, min(sources, len(xs))).round().long()
     largest = max(part.numel() for part in before if part is not None)
     rows = [_changes(run, xs, other, part, replaced, before, present) for part in steps.split(max(1, ROOM // largest))]

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
-from mnemoscope.base.array_types import Float
+from mnemoscope.base.array_types import Num
 from mnemoscope.base.progress import show_slow
 from mnemoscope.cells import Lengths, Model, read_inputs, run_with_cache
 from mnemoscope.cells.sequence import without_masked
@@ -20,7 +20,7 @@ _RECORDED = {"memory": "memory", "added": "add", "write_weights": "write_weights
 @show_slow("tape")
 def record_tape(
     machine: TuringMachine | Model,
-    xs: Float[Tensor, "time batch features"] | PackedSequence,
+    xs: Num[Tensor, "time batch ..."] | PackedSequence,
     mask: Tensor | None = None,
     *,
     lengths: Lengths | None = None,
@@ -29,7 +29,8 @@ def record_tape(
 
     Args:
         machine: a machine, or a model with a machine as its cell. The outputs of a model are those of its readout.
-        xs: inputs (time, batch, features) of the machine or of the model; or a `PackedSequence`.
+        xs: inputs (time, batch, features) of the machine or of the model; or a `PackedSequence`. Of tokens, which a
+            model embeds, the embeddings are recorded.
         mask: (time, batch), False where a sequence has no input. The tape is held there, and no head writes or reads:
             its weights are NaN.
         lengths: number of steps of each sequence, instead of a mask.
@@ -46,6 +47,7 @@ def record_tape(
         encoded = machine.encode(inputs) if isinstance(machine, Model) else inputs
         outputs, cache = run_with_cache(cell, encoded, mask=given.mask)
         outputs = machine.readout(outputs) if isinstance(machine, Model) else outputs
+    inputs = inputs if inputs.is_floating_point() else encoded
     recorded = {name: cache[source].cpu() for name, source in _RECORDED.items()}
     if given.mask is None:
         return Tape(inputs.cpu(), outputs.cpu(), **recorded)

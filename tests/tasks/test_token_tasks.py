@@ -1,0 +1,201 @@
+"""Token tasks: every instance recomputed by a slow, obvious rule, distributions, chance, and what a model needs."""
+
+import pytest
+import torch
+
+import mnemoscope as ms
+from mnemoscope import registry
+from mnemoscope.tasks import BracketArithmetic, ModularArithmetic, MultiQueryRecall, Parity
+from mnemoscope.training.answers import answer
+from mnemoscope.training.build import build_model, build_task
+from tests.slow import representatives
+from tests.tasks.test_tasks import GENERATED, TokenTask
+
+TOKEN_TASKS = [each for each in GENERATED if isinstance(each.values[0], TokenTask)]
+
+
+def columns(batch):
+    """Return inputs, targets and mask of each sequence as lists."""
+    return [[part[:, each].tolist() for part in batch] for each in range(batch.mask.shape[1])]
+
+
+@pytest.mark.parametrize("task", TOKEN_TASKS)
+def test_chance_is_the_accuracy_of_the_best_memoryless_predictor(task):
+    """The most frequent answer for each step and input in one batch, tested in another."""
+    counts, rights = torch.zeros(100, task.input_size, task.output_size), torch.zeros(0)
+    for number in range(2):
+        batch = task.batch(2000, seed=0, number=number, split="test")
+        time = torch.arange(len(batch.mask)).unsqueeze(1).expand_as(batch.mask)[batch.mask]
+        _, targets, _ = counted = batch.counted()
+        if number:
+            rights = counts[time, counted.inputs[0]].argmax(1) == targets[0]
+        else:
+            counts.index_put_((time, counted.inputs[0], targets[0]), torch.ones(len(time)), accumulate=True)
+    assert rights.double().mean().item() == pytest.approx(task.chance(), abs=0.045)  # four deviations of 2,000 answers
+
+
+def test_mqar_asks_for_every_key_once_at_an_even_place_after_the_pairs():
+    task = MultiQueryRecall(vocabulary=40, pairs=5, length=30, random_fillers=False)
+    for inputs, targets, mask in columns(task.batch(30, seed=0, number=0)):
+        keys, values = inputs[0:10:2], inputs[1:10:2]
+        assert len({*keys}) == len({*values}) == 5
+        assert all(1 <= key < 20 for key in keys)
+        assert all(20 <= value < 40 for value in values)
+        due = [step for step in range(30) if mask[step]]
+        assert all(step >= 10 and step % 2 == 0 for step in due)
+        assert sorted(inputs[step] for step in due) == sorted(keys)
+        assert all(targets[step] == values[keys.index(inputs[step])] for step in due)
+        assert not any(inputs[step] for step in range(10, 30) if step not in due)
+
+
+def test_mqar_keys_return_by_a_power_law_drawn_without_repetition():
+    """The first pair draws first: slot i has the chance i^(a - 1) / sum. The reference has the same frequencies."""
+    task = MultiQueryRecall(vocabulary=64, pairs=4, length=32, power=0.1)
+    batch = task.batch(5000, seed=0, number=0)
+    sources = task.sources(batch)
+    first = ((sources == 1) & batch.mask).double().mean(1)[8::2]
+    chances = torch.arange(1.0, 13) ** (0.1 - 1)
+    assert first.tolist() == pytest.approx((chances / chances.sum()).tolist(), abs=0.024)  # deviation 0.006
+    assert first[0].item() == pytest.approx(0.2905, abs=0.024)  # counted in 20,000 sequences of zoology's generator
+
+
+def test_mqar_sources_are_the_steps_of_the_values():
+    task = MultiQueryRecall(vocabulary=40, pairs=5, length=30)
+    batch = task.batch(20, seed=0, number=0)
+    sources = task.sources(batch)
+    assert torch.equal(sources >= 0, batch.mask)
+    shown = batch.inputs.gather(0, sources.clamp_min(0))
+    assert torch.equal(shown[batch.mask], batch.targets[batch.mask])
+
+
+def test_mqar_fillers_are_random_tokens_of_the_whole_vocabulary():
+    task = MultiQueryRecall(vocabulary=8, pairs=1, length=20)
+    batch = task.batch(500, seed=0, number=0)
+    assert {*batch.inputs[3::2].flatten().tolist()} == {*range(8)}
+
+
+def test_mqar_has_several_settings_in_training_and_one_in_tests():
+    task = MultiQueryRecall(vocabulary=64, pairs=2, length=12, mixture="16:3, 20:4")
+    shapes = {len(task.batch(2, seed=0, number=number).mask) for number in range(30)}
+    assert shapes == {12, 16, 20}
+    assert {len(task.batch(2, seed=0, number=number, split="test").mask) for number in range(5)} == {12}
+    assert task.longest_span == 4
+    assert (task.at(8).pairs, task.at(8).length, task.at(8).mixture) == (8, 32, "")
+    assert (MultiQueryRecall().at(8).length, MultiQueryRecall().at(256).length) == (64, 1024)  # as published
+
+
+def test_parity_is_the_sum_of_the_bits_at_the_last_one():
+    for inputs, targets, mask in columns(Parity(3, 9).batch(50, seed=0, number=0)):
+        due = mask.index(True)
+        assert sum(mask) == 1
+        bits = [token - 1 for token in inputs[: due + 1]]
+        assert {*bits} <= {0, 1}
+        assert not any(inputs[due + 1 :])
+        assert targets[due] == 1 + sum(bits) % 2
+    assert Parity(3, 9).batch(400, 0, 0).mask.any(1).nonzero().flatten().tolist() == [*range(1, 8)]
+    assert Parity().batch(2000, 0, 0, "test").mask.any(1).nonzero().flatten().tolist() == [*range(38, 255)]
+
+
+@pytest.mark.parametrize(
+    "task", [ModularArithmetic(3, 20), BracketArithmetic(3, 20), BracketArithmetic(3, 20, multiply=True)]
+)
+def test_the_value_of_an_expression_is_the_one_of_python(task):
+    seen = set()
+    for inputs, targets, mask in columns(task.batch(100, seed=0, number=0)):
+        due = mask.index(True)
+        assert sum(mask) == 1
+        expression = "".join(map(task.label, inputs[:due]))
+        assert task.label(inputs[due]) == "="
+        assert {*map(task.label, inputs[due + 1 :])} <= {"_"}
+        assert task.label(targets[due]) == str(eval(expression) % 5)
+        seen |= {*expression}
+    with_product = isinstance(task, ModularArithmetic) or task.multiply
+    assert ("*" in seen) == with_product
+    assert ("(" in seen) == isinstance(task, BracketArithmetic)
+
+
+def test_lengths_of_expressions_are_those_of_the_reference():
+    due = [
+        (task.batch(500, 0, 0, split).mask.any(1).nonzero().flatten().tolist())
+        for task in (ModularArithmetic(), BracketArithmetic())
+        for split in ("train", "test")
+    ]
+    assert due[0] == [*range(1, 38, 2)]
+    assert due[2] == [*range(2, 38)]
+    assert all(37 <= step < 254 for step in due[1] + due[3])
+    assert not any(step % 2 == 0 for step in due[1])
+
+
+def test_brackets_have_a_uniform_length_on_their_left():
+    """Of 9 tokens, the left part has 1 to 5; of these, 5 begins with a second bracket, and 3 and 4 do too."""
+    batch = BracketArithmetic().at(12).batch(1000, seed=0, number=0)
+    nested = (batch.inputs[1] == 8).double().mean().item()
+    assert nested == pytest.approx(3 / 5, abs=0.06)  # deviation 0.015
+
+
+@pytest.mark.parametrize("task", [ModularArithmetic(), BracketArithmetic(), Parity()], ids=str)
+def test_formal_languages_are_tested_on_longer_sequences_and_set_their_length(task):
+    assert (task.longest_span, task.span_label) == (40, "length")
+    assert len(task.batch(2, 0, 0, "test").mask) > 200 > 40 > len(task.batch(2, 0, 0).mask)
+    assert {len(task.at(64).batch(2, 0, 0, split).mask) for split in ("train", "test")} <= {62, 63}
+
+
+def test_examples_and_figures_show_a_sequence():
+    task = BracketArithmetic(shortest=12, longest=14)
+    inputs, targets = (line.split()[1:] for line in task.example(seed=1).splitlines())
+    assert "".join(inputs) == "(2-(1-3))="
+    assert targets == ["·"] * 9 + ["4"]
+    texts = {text.get_text() for text in task.figure(seed=1).axes[0].texts}
+    assert {"input", "target", "(", "4"} <= texts
+    long = {text.get_text() for text in MultiQueryRecall(length=512, power=1.0).figure().axes[0].texts}
+    assert any(text.endswith("steps are left out") for text in long)
+
+
+CELLS = [entry.name for entry in registry.cells]
+
+
+@representatives("gru", "deltanet", "rellstm", "matntm")
+@pytest.mark.parametrize("cell", CELLS)
+def test_every_cell_reads_tokens_and_answers_at_the_counted_steps(cell):
+    options = {"vocabulary": 20, "pairs": 2, "length": 12}
+    config = ms.RunConfig("tokens", task="mqar", task_options=options, cell=cell, hidden_size=16)
+    task = build_task(config)
+    model = build_model(config, task).eval()
+    assert isinstance(model.encode, torch.nn.Embedding)
+    assert model.encode.weight.shape == (20, 16)
+    batch = task.batch(3, seed=0, number=0)
+    counted, every = answer(model, task, batch, None), answer(model, task, batch, None, dense=True)
+    assert counted.outputs.shape == (1, 6, 20)
+    assert torch.allclose(counted.outputs[0], every.outputs[batch.mask], atol=1e-5)
+    sparse, dense = (task.loss(each.outputs, each.batch) for each in (counted, every))
+    assert sparse.item() == pytest.approx(dense.item(), rel=1e-5)
+    scores = [task.scores(each.outputs, each.batch) for each in (counted, every)]
+    assert scores[0] == scores[1]
+
+
+def test_an_embedding_has_the_size_of_the_configuration():
+    config = ms.RunConfig("tokens", task="parity", cell="gru", hidden_size=8, embedding=3)
+    model = build_model(config, build_task(config))
+    assert model.encode.weight.shape == (3, 3)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: MultiQueryRecall(pairs=0), "pairs must be a whole number, at least 1, but is 0"),
+        (lambda: MultiQueryRecall(power=0.0), "power must be above 0 and at most 1, but is 0.0"),
+        (lambda: MultiQueryRecall(pairs=17), "17 pairs and their queries need a length of at least 68 .* is 64"),
+        (lambda: MultiQueryRecall(length=33), "at least 16 that is even, but it is 33"),
+        (lambda: MultiQueryRecall(vocabulary=8), "4 pairs need a vocabulary of at least 10, but it has 8"),
+        (lambda: MultiQueryRecall(mixture="128:8 256"), 'such as "128:8 256:16", but is .128:8 256.'),
+        (lambda: MultiQueryRecall(mixture="12:8"), "8 pairs and their queries need a length of at least 32"),
+        (lambda: Parity(2), "length"),
+        (lambda: Parity(9, 8), "length"),
+        (lambda: Parity(test_shortest=300), "length of a test"),
+        (lambda: Parity(modulus=1), "modulus must be a whole number, at least 2, but is 1"),
+        (lambda: ModularArithmetic(modulus=1), "modulus must be a whole number, at least 2, but is 1"),
+    ],
+)
+def test_bad_options_are_refused(make, words):
+    with pytest.raises(ValueError, match=words):
+        make()
