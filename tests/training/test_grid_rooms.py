@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from mnemoscope.cells.state import leaves
+from mnemoscope.studies.kerg2022.guessing import largest_share
 from mnemoscope.studies.kerg2022.minigrid import ROOMS
 from mnemoscope.training.reinforcement import (
     PPO,
@@ -122,6 +123,23 @@ def test_small_rooms_have_so_many_different_levels(place, number):
     drawn = draw_levels(place, 16_384)
     table = torch.cat([drawn.squares.long(), drawn.place.unsqueeze(1), drawn.direction.unsqueeze(1)], 1)
     assert len(table.unique(dim=0)) == number
+
+
+@pytest.mark.parametrize("release", ["minigrid 3", "gym-minigrid 1"])
+def test_the_best_guess_succeeds_in_the_computed_share_of_drawn_levels(release):
+    """In GoToObject, it is made on the square that is near the most objects; in Fetch, it is the most frequent kind."""
+    torch.manual_seed(0)
+    squares = draw_levels("GoToObject-6x6-N2", 3000).squares.view(3000, 1, 18, 18)
+    objects = ((squares >= code(5)) & (squares < code(8))).float()
+    beside = torch.tensor([[[[0.0, 1, 0], [1, 0, 1], [0, 1, 0]]]])
+    around = beside if release == "minigrid 3" else torch.ones(1, 1, 3, 3)
+    inside = torch.nn.functional.conv2d(objects, around, padding=1)[:, 0, 7:-7, 7:-7]
+    most = inside.flatten(1).max(1).values / 2
+    assert most.mean().item() == pytest.approx(float(largest_share("GoToObject-6x6-N2", release)), abs=0.02)
+    squares = draw_levels("Fetch-8x8-N3", 3000).squares
+    frequent = torch.stack([(squares == number).sum(1) for number in range(code(5), code(7))]).max(0).values / 3
+    assert frequent.mean().item() == pytest.approx(float(largest_share("Fetch-8x8-N3", release)), abs=0.015)
+    assert largest_share("MemoryS7", release) is None
 
 
 def test_renewed_levels_replace_those_of_the_next_episodes():

@@ -113,7 +113,7 @@ def train_agent(
         ppo: the algorithm and its settings.
         folder: holds `metrics.jsonl` (a line per rollout, without times), `checkpoint.safetensors` and `env.json`, and
             after the last step `model.safetensors` and `result.json`.
-        resume: continue from the last checkpoint; start if there is none.
+        resume: continue from the last checkpoint, or start without one.
         overwrite: start anew and discard an earlier run.
         progress: show a bar with the reward.
         checkpoint_every: rollouts between checkpoints.
