@@ -63,7 +63,7 @@ TABLE: dict[str, dict[str, tuple[float, float]]] = {
 RELEASE: Release = "gym-minigrid 1"
 """Release of MiniGrid whose rules hold, that of the years of the publication. The rules matter in GoToObject: with
 today's, no agent that has to guess the target can reach the published rewards (`docs/attention.md`)."""
-TOGETHER = 2_500
+TOGETHER = 5_000
 """Test episodes that are run at the same time."""
 BASE = PPO(steps=STEPS, environments=256, rollout=32, epochs=4, minibatches=4)
 """Settings of PPO. B.2 gives only the number of steps; the rest are common values, with more copies of the environment
