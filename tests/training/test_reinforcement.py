@@ -667,6 +667,22 @@ def test_verdicts_allow_for_the_error_of_the_test_episodes(mean, error, verdict)
     assert (row.published, row.verdict) == ("0.31", verdict)
 
 
+def test_a_reward_that_no_guess_can_reach_is_explained():
+    trials = study.STUDY.trials(study.STUDY.presets["paper"].settings, (0,))
+    of_today = {"release": "minigrid 3"}
+    for room, more, explained in (
+        ("GoToObject-6x6", {}, [False, True]),  # of the published 0.84 and 0.74, one exceeds 5/7
+        ("GoToObject-6x6", of_today, [True, True]),
+        ("MemoryS7", {}, [False, False]),  # the agent sees its target
+    ):
+        trial = next(trial for trial in trials if trial.name == f"{room}, rellstm")
+        trial = replace(trial, settings=trial.settings | more)
+        result = minigrid_result("rellstm", after=(0.1, 0.1)).result
+        rows = study.STUDY.summarise([Finished(trial, result | {"steps": 5_000_000})])[:2]
+        assert [row.verdict for row in rows] == ["worse", "worse"]
+        assert ["a guess succeeds in at most" in row.judgement.reason for row in rows] == explained
+
+
 def test_unpublished_and_failed_agents_are_reported():
     lstm = minigrid_result("lstm")
     assert [row.published for row in study.STUDY.summarise([lstm])] == ["", "", ""]
