@@ -122,6 +122,16 @@ def test_a_network_trained_for_fewer_iterations_is_not_compared():
     assert denoise.STUDY.summarise([full])[0].verdict == "worse"
 
 
+def test_a_network_that_has_not_solved_the_task_does_not_agree_where_most_have():
+    study = transfer_copy.STUDY
+    solved = [finished(study, "rellstm", [[100, 1.0]], accuracy=0.999) for _ in range(2)]
+    unsolved = finished(study, "rellstm", [[100, 0.5]], accuracy=0.5)
+    row = next(row for row in study.summarise([*solved, unsolved]) if row.quantity == "rellstm: recall at delay 100")
+    assert (str(row.judgement), row.measured, row.diverged) == ("matches in 2 of 3", (1.0, 1.0, 0.5), 0)
+    assert row.judgement.reason == "other recipe: 1 of 3 had not solved the task after 200 iterations"
+    assert study.summarise([solved[0], unsolved])[1].verdict == "not compared"
+
+
 def test_out_of_memory_is_not_compared():
     claim = transfer_copy.STUDY.claim("recall at delay 5000", about("memrnn"))
     assert (claim.value, claim.judge([1.0]).verdict) == ("out of memory", "not compared")

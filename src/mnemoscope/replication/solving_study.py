@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from mnemoscope.config.run_config import RunConfig, changed
@@ -59,20 +59,31 @@ class SolvingStudy(LearningStudy):
         """Compare networks that have solved their task, and others if they were trained as long as published.
 
         Networks that are better than published after fewer iterations are compared too: the published number is not the
-        best that they can reach, whatever more iterations would do.
+        best that they can reach, whatever more iterations would do. If most networks have solved the task, the others
+        count as ones that do not agree.
         """
         stable, quantity = finite(trials), quantity or claim.name
         steps = self.published_recipe(trials[0].trial).steps
         other = self.other_recipes_of(trials)
         remark = "; ".join(part for part in (remark, f"{OTHER_RECIPE}: {other}" if other else "") if part)
-        if all(self.solved(each.result) or self.trained_as_long(each) for each in stable):
+        unsolved = [not (self.solved(each.result) or self.trained_as_long(each)) for each in stable]
+        if not any(unsolved):
             row = super().compare(trials, claim, measured, ours, remark, quantity, diverged=diverged)
             explained = row.verdict is Verdict.MATCHES or row.judgement.reason or not other
             return row if explained else with_reason(row, f"{OTHER_RECIPE}: {other}")
         missing = count_diverged(trials) if diverged is None else diverged
         if claim.judge(measured, missing).verdict is Verdict.BETTER:
             return super().compare(trials, claim, measured, ours, remark, quantity, diverged=diverged)
-        too_short = f"{max(each.result['steps'] for each in stable):,} iterations; {steps:,} were published"
+        most = max(each.result["steps"] for each in stable)
+        if len(measured) == len(stable) > 2 * sum(unsolved):
+            values = [value for value, short in zip(measured, unsolved, strict=True) if not short]
+            missing += sum(unsolved)
+            row = super().compare(trials, claim, values, ours, remark, quantity, diverged=missing)
+            reason = (
+                f"{OTHER_RECIPE}: {sum(unsolved)} of {len(trials)} had not solved the task after {most:,} iterations"
+            )
+            return replace(with_reason(row, reason), measured=tuple(measured), diverged=missing - sum(unsolved))
+        too_short = f"{most:,} iterations; {steps:,} were published"
         return claim.not_compared(quantity, ours, remark, Obstacle.SHORTER_TRAINING, too_short, measured, missing)
 
     def published_recipe(self, trial: Trial) -> RunConfig:
