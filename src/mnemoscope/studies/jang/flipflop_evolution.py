@@ -185,7 +185,9 @@ class FlipFlopEvolution(Study):
         stable = [outcome["stable_before"] for outcome in outcomes]
         after = listed(outcome["points_after"] for outcome in outcomes)
         return [
-            self.row(trials, STABLE_BEFORE, stable, remark=f"unstable directions of the origin: {directions}"),
+            self.row(
+                trials, STABLE_BEFORE, stable, remark=f"unstable directions of the flow at the origin: {directions}"
+            ),
             self.row(trials, POINTS_BEFORE, fewest, remark="found, and at least missing by the sum of their indices"),
             self.row(trials, UNSTABLE_FROM, [min(steps) for steps in unstable if steps], "g"),
             self.row(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
-from math import isnan, sqrt
+from math import isnan
 from pathlib import Path
-from statistics import mean, stdev
+from statistics import mean
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,13 +18,13 @@ from mnemoscope.drawing.svg import COLOUR, add_legend, style_page_axes
 from mnemoscope.lenses import find_variables
 from mnemoscope.lenses.variables import angle_error
 from mnemoscope.replication.agreement import as_printed
-from mnemoscope.replication.claims import Claim, Row, Subject, about
+from mnemoscope.replication.claims import Claim, Row, Subject, about, with_reason
 from mnemoscope.replication.computed_study import plain_powers, spread
 from mnemoscope.replication.learning_study import finite
-from mnemoscope.replication.means import FEWEST, measure_mean
 from mnemoscope.replication.study import Finished, Preset, Trial, listed
-from mnemoscope.replication.verdicts import Judgement, Obstacle, Verdict, not_compared
+from mnemoscope.replication.verdicts import Verdict
 from mnemoscope.studies.karuvally2023.epochs import SaveEpochs, evaluated_accuracy, load_epoch
+from mnemoscope.studies.karuvally2023.table_verdicts import explain_by_threshold, judge_imprecise, judge_undecided
 from mnemoscope.studies.karuvally2023.variable_binding import (
     CURRICULUM,
     LEARNED,
@@ -67,8 +67,6 @@ PUBLISHED = replace(
 """Published recipe."""
 THRESHOLDS = (0.9, 0.98)
 """Accuracies at which a stage of the curriculum ended: the table has the better one of two trainings for each seed."""
-PUBLISHED_SEEDS = 20
-"""Number of seeds behind each published mean."""
 LENS_SEEDS = 5
 """Highest seed whose networks are searched for variables, which takes seconds each."""
 TEST_BATCHES = 10
@@ -216,8 +214,10 @@ class BindingTable(BindingStudy):
             f"{explained}"
         )
         return [
-            self._row(cell, trials, self.score_in_words, accuracies, ".4g", _choices(trials)),
-            self._row(cell, trials, "mean angle error", errors, ".2g", remark),
+            self._row(
+                cell, trials, self.score_in_words, accuracies, ".4g", _choices(trials), _alone(stable, "evaluated")
+            ),
+            self._row(cell, trials, "mean angle error", errors, ".2g", remark, _alone(whole, "angle_error")),
         ]
 
     def _row(
@@ -228,6 +228,7 @@ class BindingTable(BindingStudy):
         measured: Sequence[float],
         form: str,
         remark: str,
+        by_threshold: Mapping[float, Sequence[float]],
     ) -> Row:
         name, ours = f"{cell.name}: {quantity}", _brief(measured, form)
         claim = self.find_claim(quantity, cell)
@@ -235,12 +236,13 @@ class BindingTable(BindingStudy):
             return Row(name, "", ours, remark=remark)
         seeds, stable = ({each.trial.seed for each in some} for some in (trials, finite(trials)))
         row = self.compare(trials, claim, measured, ours, remark, name, diverged=len(seeds - stable))
-        undecided = _undecided(claim, measured) if row.verdict in (Verdict.BETTER, Verdict.WORSE) else None
-        if row.verdict is Verdict.MATCHES and len(measured) >= FEWEST:  # a mean may agree by luck
-            assert claim.agreement is not None
-            judgement = measure_mean(measured).judge(claim.agreement, in_percent=False)
-            undecided = None if judgement.verdict is Verdict.MATCHES else judgement
-        return replace(row, judgement=undecided) if undecided else row
+        if row.verdict is Verdict.MATCHES and (imprecise := judge_imprecise(claim, measured)):
+            return replace(row, judgement=imprecise)
+        if row.verdict not in (Verdict.BETTER, Verdict.WORSE):
+            return row
+        if undecided := judge_undecided(claim, measured):
+            return replace(row, judgement=undecided)
+        return with_reason(row, explain_by_threshold(claim, by_threshold) or row.judgement.reason)
 
     def as_published(self, trial: Trial) -> bool:
         names = ("steps", "batch_size", "learning_rate", "schedule")
@@ -272,19 +274,12 @@ class BindingTable(BindingStudy):
         return figure
 
 
-def _undecided(claim: Claim, measured: Sequence[float]) -> Judgement | None:
-    """Return the judgement that the seeds do not decide, if two means of seeds may well differ by that much.
-
-    The table prints no spread: that of its seeds is taken to be ours.
-    """
-    if claim.agreement is None or len(measured) < 2:
-        return None
-    apart = abs(mean(measured) - float(claim.value))
-    reach = 2 * stdev(measured) * sqrt(1 / len(measured) + 1 / PUBLISHED_SEEDS)
-    if apart > reach:
-        return None
-    reason = f"the means differ by {apart:.2g}, less than two standard errors of their difference, {reach:.2g}"
-    return not_compared(Obstacle.UNDECIDED, reason)
+def _alone(trials: Sequence[Finished], key: str) -> dict[float, list[float]]:
+    """Return the values by the threshold of the training."""
+    values: dict[float, list[float]] = {}
+    for each in trials:
+        values.setdefault(each.trial.settings["curriculum_score"], []).append(each.result[key])
+    return values
 
 
 def _brief(values: Sequence[float], form: str) -> str:

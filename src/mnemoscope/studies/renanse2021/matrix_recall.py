@@ -29,6 +29,8 @@ PUBLISHED: dict[str, dict[str, Any]] = {
 MATNTM, MATRIX_RNN = PUBLISHED["matntm"], {"matrix-rnn": PUBLISHED["matrix-rnn"]}
 LEARNING = {"matntm": {**MATNTM, **tape.MIXED}, **MATRIX_RNN}
 LIMITED = {"matntm": {**MATNTM, "cell_options": {**MATNTM["cell_options"], **tape.LIMIT}}}
+UNTIL_SOLVED = about("matntm", training="until solved", label="matntm, until solved")
+"""Machines that are reported once they have solved the task. Claims about all seeds are not compared with them."""
 ITEMS = (12, 15, 20)
 """Lengths of test lists that are longer than those of training."""
 WITHOUT_ERROR = "seeds without a wrong bit at 2 to 9 items"
@@ -84,7 +86,7 @@ class MatrixRecallStudy(TapeStudy):
         ),
         LONGER_ITEMS,
         Claim(
-            about("matntm"),
+            UNTIL_SOLVED,
             READ_WHERE_WRITTEN,
             "the read head shifts to the location of the matrix next to the query",
             PAPER("Fig 8"),
@@ -114,10 +116,11 @@ class MatrixRecallStudy(TapeStudy):
             SEEDS,
         ),
         "paper": Preset(
-            "As published, until no bit is wrong, for at most 200,000 iterations on a GPU; five seeds. Short lists "
-            "first do not help: from three items on, mixed, at 0.0002, seeds 0 and 1 had 4.4 and 4.9 wrong bits after "
-            "10,000 iterations, where the published recipe had 0.2 and 0.0.",
-            {"networks": PUBLISHED, "changes": {**OURS, "device": "cuda"}},
+            "MatNTM as published, until no bit is wrong, for at most 200,000 iterations on a GPU: how do the machines "
+            "that have solved it use their tape? Short lists first do not help: from three items on, mixed, at 0.0002, "
+            "seeds 0 and 1 had 4.4 and 4.9 wrong bits after 10,000 iterations, where the published recipe had 0.2 and "
+            "0.0.",
+            {"networks": {UNTIL_SOLVED: MATNTM}, "changes": {**OURS, "device": "cuda"}},
             SEEDS,
         ),
         "published": Preset(
