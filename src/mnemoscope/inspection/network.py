@@ -104,8 +104,7 @@ def inspect(
         given = (inputs, targets, mask, lengths, readout, variable, at, contexts, labels, name)
         if any(value is not None for value in given) or lenses != "auto":
             raise ValueError("A run has its own task, trials and readout; omit all arguments but options.")
-        folder = Path(network)
-        return inspect_pretrained(folder, options) if is_pretrained(folder) else inspect_run(folder, options=options)
+        return _inspect_folder(Path(network), options)
     check_report_extra()
     model, cell, readout = _parts(network, readout)
     if not all(torch.isfinite(weight).all() for weight in network.parameters()):
@@ -117,17 +116,10 @@ def inspect(
         return inspect_tokens(model or cell, inputs, lengths=lengths, labels=labels, name=name, options=options)
     dynamical = cell  # remembers the layout of the network, in which its results take trajectories
     trials = read_trials(inputs, targets, mask, lengths, cell, model)
-    behaviour, duration = None, Duration()
-    if trials is not None and wanted("behaviour"):
-        behaviour = trials.behaviour(model or cell, readout)
+    behaviour = trials.behaviour(model or cell, readout) if trials is not None and wanted("behaviour") else None
     if cell.batch_first:
         model, cell = None if model is None else model.time_first(), cell.time_first()
-    if trials is not None and trials.targets is not None and wanted("gradients"):
-        duration.gradients = trials.gradients(model, cell, readout)
-        duration.add("gradients", partial(gradient_section, duration.gradients))
-    xs, steps = (None, None) if trials is None else (trials.inputs.xs, trials.lengths)
-    settings = {"readout": readout, "lengths": steps, "labels": labels, "wanted": wanted, "found": duration}
-    inspect_duration(model or cell, xs, options, **settings)
+    duration = _duration(trials, model, cell, readout, labels, options, wanted)
     reason = _why_no_fixed_points(cell, options)
     if reason:
         refuse_fixed_point_options(options, reason)
@@ -141,6 +133,31 @@ def inspect(
     has_trials = trials is not None
     found = (behaviour, duration, mechanism, variables, interventions)
     return _collect(title, network, cell, options, reason, has_trials, *found)
+
+
+def _inspect_folder(folder: Path, options: InspectionOptions) -> Inspection:
+    """Inspect the folder of a run, or of a language model of transformers."""
+    return inspect_pretrained(folder, options) if is_pretrained(folder) else inspect_run(folder, options=options)
+
+
+def _duration(
+    trials: GivenTrials | None,
+    model: Model | None,
+    cell: Cell,
+    readout: Readout | None,
+    labels: Labels | None,
+    options: InspectionOptions,
+    wanted: Callable[[str], bool],
+) -> Duration:
+    """Apply the lenses that show for how long the network remembers, and the gradients if the answers are known."""
+    duration = Duration()
+    if trials is not None and trials.targets is not None and wanted("gradients"):
+        duration.gradients = trials.gradients(model, cell, readout)
+        duration.add("gradients", partial(gradient_section, duration.gradients))
+    xs, steps = (None, None) if trials is None else (trials.inputs.xs, trials.lengths)
+    settings = {"readout": readout, "lengths": steps, "labels": labels, "wanted": wanted, "found": duration}
+    inspect_duration(model or cell, xs, options, **settings)
+    return duration
 
 
 def _parts(network: Any, readout: Readout | None) -> tuple[Model | None, Cell, Readout | None]:

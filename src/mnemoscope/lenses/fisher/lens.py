@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 import torch
@@ -127,20 +127,47 @@ def fisher_memory(
         return _memory_along(system, direction, along, layer, noise, lags, options)
     if mask is not None or lengths is not None or layer is not None:
         raise ValueError("A mask, lengths and a layer belong to sequences of inputs: pass along=... as well.")
-    lags = LAGS if lags is None else lags
-    _check_linear_options(lags, horizon, terms, route, observed)
+    options = _LinearOptions(LAGS if lags is None else lags, horizon, method, observed, terms, route)
+    return _linear_memory(system, direction, state, noise, options)
+
+
+class _LinearOptions(NamedTuple):
+    """Options of a linear system, in the order in which `routes.matrix_memory` takes them."""
+
+    lags: int
+    horizon: int | None
+    method: routes.Method
+    observed: routes.Observed
+    terms: int
+    route: routes.Route
+
+    def check(self) -> None:
+        """Raise if an option has no valid value."""
+        check_whole(1, lags=self.lags, horizon=1 if self.horizon is None else self.horizon)
+        check_whole(0, terms=self.terms)
+        if self.route not in get_args(routes.Route):
+            raise ValueError(f"route must be one of {', '.join(get_args(routes.Route))}, but is {self.route!r}.")
+        if self.observed not in ("all", "newest"):
+            raise ValueError(f'observed must be "all" or "newest", but is {self.observed!r}.')
+
+
+def _linear_memory(
+    system: System | MatrixSystem, direction: Direction, state: State | None, noise: Noise, options: _LinearOptions
+) -> FisherMemory:
+    """Compute the memory of a linear system, or of the linearisation of another at a state."""
+    options.check()
     if isinstance(system, MatrixSystem):
         if direction is not None or state is not None or not (isinstance(noise, (int, float)) and noise == 1):
             raise ValueError("A MatrixSystem has its own direction W and noise eps1, eps2.")
-        return routes.matrix_memory(system, lags, horizon, method, observed, terms, route)
+        return routes.matrix_memory(system, *options)
     linearised = matrix_cell(system, state)
     if linearised is not None:
-        return _linearised_memory(linearised, direction, noise, lags, horizon, method, observed, terms, route)
-    _check_vector_options(method, route)
-    if observed != "all":
+        return _linearised_memory(linearised, direction, noise, options)
+    _check_vector_options(options.method, options.route)
+    if options.observed != "all":
         raise ValueError("A queue is part of a MatrixSystem; other systems are observed as a whole.")
     A, w = linear_step(system, direction, state)
-    return routes.vector_memory(Dense(A), w, noise_factor(noise, len(w)), (len(w),), lags, horizon)
+    return routes.vector_memory(Dense(A), w, noise_factor(noise, len(w)), (len(w),), options.lags, options.horizon)
 
 
 def _memory_along(
@@ -165,41 +192,21 @@ def _memory_along(
 
 
 def _linearised_memory(
-    linearised: MatrixCell,
-    direction: Direction,
-    noise: Noise,
-    lags: int,
-    horizon: int | None,
-    method: routes.Method,
-    observed: routes.Observed,
-    terms: int,
-    route: routes.Route,
+    linearised: MatrixCell, direction: Direction, noise: Noise, options: _LinearOptions
 ) -> FisherMemory:
     """Compute the memory of a matrix cell near its state: that of a `MatrixSystem`, or of the flat state."""
     w = linearised.source(direction)
     matrix_system = linearised.system(w, noise)
     if isinstance(matrix_system, MatrixSystem):
-        return routes.matrix_memory(matrix_system, lags, horizon, method, observed, terms, route)
-    _check_vector_options(method, route, reason=matrix_system)
-    newest = linearised.queue is not None and observed == "newest"
+        return routes.matrix_memory(matrix_system, *options)
+    _check_vector_options(options.method, options.route, reason=matrix_system)
+    newest = linearised.queue is not None and options.observed == "newest"
     step = Dense(linearised.dynamics.jacobian(linearised.state)[0].cpu())
     shape = linearised.shape[1:] if newest else linearised.shape
-    memory = routes.vector_memory(step, w, linearised.noise(noise), shape, lags, horizon)
+    memory = routes.vector_memory(step, w, linearised.noise(noise), shape, options.lags, options.horizon)
     if linearised.queue is None:
         return memory
     return replace(memory, amplification=routes.strength_at_entry(memory.amplification))
-
-
-def _check_linear_options(
-    lags: int, horizon: int | None, terms: int, route: routes.Route, observed: routes.Observed
-) -> None:
-    """Raise if an option of a linear system has no valid value."""
-    check_whole(1, lags=lags, horizon=1 if horizon is None else horizon)
-    check_whole(0, terms=terms)
-    if route not in get_args(routes.Route):
-        raise ValueError(f"route must be one of {', '.join(get_args(routes.Route))}, but is {route!r}.")
-    if observed not in ("all", "newest"):
-        raise ValueError(f'observed must be "all" or "newest", but is {observed!r}.')
 
 
 def _check_vector_options(method: routes.Method, route: routes.Route, reason: str = "") -> None:

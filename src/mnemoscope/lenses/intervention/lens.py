@@ -113,16 +113,10 @@ def measure_intervention(
     tested = select(state, test)
     donor = None if donors is None else run(select(state, donors))
     scale = Scale(answers, run(tested), donor, given.counts[at + 1 :][:, test])
-    way = aims - flat[test]
-    change = fitted.subspace.project(way)
-    subspaces = (random_subspace(others, fitted.subspace.dimension, generator) for _ in range(controls))
-    changes = [change, *(scale_to(subspace.project(way), change) for subspace in subspaces)]
-    scores, *random = Experiment(run, part, tested, scale).scores(changes)
+    change, random_changes = _changes(aims - flat[test], fitted.subspace, others, controls, generator)
+    scores, *random = Experiment(run, part, tested, scale).scores([change, *random_changes])
 
-    decoded = guessed = None
-    if given.target is not None and fitted.means is not None:
-        decoded = nearest_mean_accuracy(fitted.subspace, flat[test], given.target[test], fitted.means)
-        guessed = float(torch.bincount(given.target[test]).max() / len(test))
+    decoded, guessed = _decoded(fitted, flat[test], None if given.target is None else given.target[test])
     return Intervention(
         kind=kind,
         answers=answers,
@@ -163,6 +157,29 @@ class _Fitted:
             return cls(Subspace.given(directions, states.shape[1]), means, centre)
         assert means is not None
         return cls(Subspace.spanned((means - centre).mT), means, centre)
+
+
+def _changes(
+    way: Float[Tensor, "test size"],
+    subspace: Subspace,
+    others: Float[Tensor, "size directions"],
+    controls: int,
+    generator: torch.Generator,
+) -> tuple[Float[Tensor, "test size"], list[Float[Tensor, "test size"]]]:
+    """Return the changes towards the aims within the subspace, and those within random ones, of the same lengths."""
+    change = subspace.project(way)
+    drawn = (random_subspace(others, subspace.dimension, generator) for _ in range(controls))
+    return change, [scale_to(control.project(way), change) for control in drawn]
+
+
+def _decoded(
+    fitted: _Fitted, states: Float[Tensor, "test size"], target: Int[Tensor, " test"] | None
+) -> tuple[Float[Tensor, " test"] | None, float | None]:
+    """Return whether the nearest class mean is the right one, and the share of the commonest class; None if unknown."""
+    if target is None or fitted.means is None:
+        return None, None
+    decoded = nearest_mean_accuracy(fitted.subspace, states, target, fitted.means)
+    return decoded, float(torch.bincount(target).max() / len(target))
 
 
 def _aims(

@@ -119,30 +119,19 @@ def find_slow_manifold(
         return result
     filled = fill_gaps(view, states, found.limit, settling.steps)
     cloud = torch.cat([states, filled])
-    group = separate_groups(view, cloud, found.limit, settling.steps)
-    shapes = _shapes(found, _shown(view, cloud), group, seed)
-    result = replace(
-        result,
-        filled=_shown(view, filled).cpu(),
-        group=torch.from_numpy(group[: len(states)]),
-        topologies=tuple(shape.topology for shape in shapes),
-        dimensions=tuple(shape.dimension for shape in shapes),
-        doubts=tuple(shape.reason for shape in shapes),
-    )
+    group = torch.from_numpy(separate_groups(view, cloud, found.limit, settling.steps))
+    shapes = _shapes(found, _shown(view, cloud), group.numpy(), seed)
+    result = _with_shapes(replace(result, filled=_shown(view, filled).cpu(), group=group[: len(states)]), shapes)
     members = states[(result.group == 0).to(states.device)]
-    everything = cloud[torch.from_numpy(group == 0).to(states.device)]
-    main = shapes[0]
-    if len(members) < FEWEST and main.topology != "point":
-        return replace(result, reason=f"{len(members)} starts on it are too few, {FEWEST} are needed: pass more starts")
-    if main.topology == "point" or main.dimension == 0:
-        return replace(result, reason=_why_isolated(shapes))
-    shape, drift = _drift(view, everything, main, settling.steps)
+    reason = _why_no_manifold(shapes, len(members))
+    if reason:
+        return replace(result, reason=reason)
+    everything = cloud[(group == 0).to(states.device)]
+    shape, drift = _drift(view, everything, shapes[0], settling.steps)
     points = fixed_points_on(dynamics, view, everything, drift, fixed_points, seed)
     described = replace(
-        result,
+        _with_shapes(result, [shape, *shapes[1:]]),
         reason="",
-        topologies=(shape.topology, *result.topologies[1:]),
-        doubts=(shape.reason, *result.doubts[1:]),
         fixed_points=points,
         **_described(shape, drift),
         **rests_on_curve(drift, points, view.window),
@@ -152,6 +141,24 @@ def find_slow_manifold(
     if view.window > 1 and not described.consistent:
         return replace(result, reason="the states stay fast, and their means do not move as their drift predicts")
     return described
+
+
+def _with_shapes(result: SlowManifold, shapes: list[Shape]) -> SlowManifold:
+    """Return the result with the topology, dimension and doubts of each group of states."""
+    return replace(
+        result,
+        topologies=tuple(shape.topology for shape in shapes),
+        dimensions=tuple(shape.dimension for shape in shapes),
+        doubts=tuple(shape.reason for shape in shapes),
+    )
+
+
+def _why_no_manifold(shapes: list[Shape], members: int) -> str:
+    """Return why the main group of states is no slow manifold, or is not known well enough; "" if it is one."""
+    main = shapes[0]
+    if members < FEWEST and main.topology != "point":
+        return f"{members} starts on it are too few, {FEWEST} are needed: pass more starts"
+    return _why_isolated(shapes) if main.topology == "point" or main.dimension == 0 else ""
 
 
 def _check_options(steps: int | None, delays: Sequence[int], **positive: float | None) -> None:
