@@ -345,6 +345,9 @@ def test_the_page_states_what_was_measured():
     of_lens = [row["seconds"] for row in gpu["rows"] if row["path"] == "lens"]
     assert f"the whole lens {min(of_lens):.1f} to {max(of_lens):.1f} s" in page
     assert f"at most {max(row['error'] for row in ours['rows']):.0e} of the largest read" in page
+    trained = json.loads((root / "benchmarks" / "results" / "influence_exact.json").read_text())["rows"]
+    assert f"each of the {len(trained)} affine families" in page
+    assert f"is at most {max(row['error'] for row in trained):.0e} of the largest read" in page
     mine, theirs, kept = (row["error"] for row in peer["rows"] if row["model"].startswith("Gated"))
     assert f"are off by {theirs:.0%} of their norm, those of `value_paths` by {mine:.0e} in float32" in page
     assert f"the error is {kept:.1%}" in page
