@@ -4,7 +4,8 @@
     python benchmarks/recall.py --keep          predict, measure, write benchmarks/results/recall.{json,md,png}
 
 `--share 1/3` measures a third of them and `--only "kda, convolution"` those whose name begins so;
-`--pairs 4 16` prints the accuracies at these numbers of pairs, with the layers that cancel others, and writes nothing;
+`--pairs 4 16` prints the accuracies at these numbers of pairs, with the answers that turn in another sequence, and
+writes nothing;
 `--merge FILES` puts the files together, where a network of a later file replaces that of an earlier one.
 
 For every network and every number of pairs, the table compares the measured accuracy with four predictions, from the
@@ -46,8 +47,6 @@ SEED = 1000
 """Seed of the test sequences; training uses 0 to 2."""
 GUESSING = 0.05
 """Accuracy at the fewest pairs below which a network has not learned the task."""
-SOLVED = 0.95
-"""Accuracy at the fewest pairs above which the wrong answers are too few for a share of them."""
 
 
 def main() -> None:
@@ -106,10 +105,10 @@ def predict(
 
 
 def printed(recall: ms.RecallInterference) -> str:
-    """Return the accuracies and the layers that cancel others, as one line."""
+    """Return the accuracies and the answers that turn in another sequence, as one line."""
     return (
         f"measured {rounded(recall.measured.mean(1))}, predicted {rounded(recall.predicted.mean(1))} at {recall.pairs} "
-        f"pairs, rms {100 * recall.rms:.1f} points; opposing layers {list(recall.opposing_layers)}"
+        f"pairs, rms {100 * recall.rms:.1f} points; {float(recall.turned.mean()):.1%} of the answers at the fewest turn"
     )
 
 
@@ -130,7 +129,7 @@ def measured(order: int, name: str, path: Path, sequences: int, draws: int) -> d
         "name": name,
         "family": family,
         "kind": kind or "bare",
-        "opposing": list(recall.opposing_layers),
+        "turned": float(f"{float(recall.turned.mean()):.4g}") if len(recall.layers) > 1 else None,
         "run": path.name,
         "layer": recall.recalling_layer,
         "measured": rounded(recall.measured.mean(1)),
@@ -203,14 +202,14 @@ def report(networks: list[dict[str, Any]], sequences: int) -> str:
         "",
         "## New networks",
         "",
-        "Other seeds and recipes, measured after the form was chosen. The part of a value in a convolution and the "
-        "warning of cancelling layers were corrected on them.",
+        "Other seeds and recipes, measured after the form was chosen. The part of a value in a convolution was "
+        "corrected on them.",
         "",
         *table(new),
         "",
         "## Second test",
         "",
-        "Networks that were trained and measured once, after this correction.",
+        "Networks that were trained after this correction, which changed nothing since.",
         "",
         *table(further),
         "",
@@ -262,17 +261,19 @@ def by_family(networks: list[dict[str, Any]]) -> list[str]:
 def by_layer(networks: list[dict[str, Any]]) -> list[str]:
     """Return, for networks of several layers and those that hardly recall, what the answers at four pairs rest on."""
     lines = [
-        "| network | right at 4 pairs | value of the list | right without the value asked for, by layer "
-        "| largest share of the wrong answers so made right |",
-        "|---|---|---|---|---|",
+        "| network | right at 4 pairs | predicted | difference | answers that turn | value of the list "
+        "| right without the value asked for, by layer |",
+        "|---|---|---|---|---|---|---|",
     ]
     for each in networks:
         if len(each["without"]) > 1 or each["measured"][0] < 0.5:
             without = ", ".join(f"{accuracy[0]:.3f}" for accuracy in each["without"])
-            right = each["measured"][0]
-            gained = max(accuracy[0] for accuracy in each["without"]) - right
-            share = "" if right > SOLVED else f"{max(gained, 0) / (1 - right):.0%}"
-            lines.append(f"| {each['name']} | {right:.3f} | {each['listed'][0]:.3f} | {without} | {share} |")
+            right, predicted = each["measured"][0], each["predicted"]["drawn"][0]
+            turned = "" if each["turned"] is None else f"{each['turned']:.3f}"
+            lines.append(
+                f"| {each['name']} | {right:.3f} | {predicted:.3f} | {predicted - right:+.3f} | {turned} "
+                f"| {each['listed'][0]:.3f} | {without} |"
+            )
     return lines
 
 
@@ -290,6 +291,8 @@ def correlations(networks: list[dict[str, Any]]) -> list[str]:
         predicted = np.concatenate([each["predicted"][method] for each in networks])
         lines.append(f"| {method} | {len(measured)} | {np.corrcoef(measured, predicted)[0, 1]:.3f} |")
     single = [each for each in networks if each["fisher"]]
+    if not single:
+        return lines
     measured = np.concatenate([each["measured"] for each in single])
     for name, memory in fisher_points(single).items():
         lines.append(f"| {name} | {len(measured)} | {np.corrcoef(measured, memory)[0, 1]:.2f} |")

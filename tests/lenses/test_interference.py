@@ -13,6 +13,7 @@ from mnemoscope.cells.affine import AffineCell
 from mnemoscope.cells.affine.parts import Parts
 from mnemoscope.lenses.interference import asked_for, lens
 from mnemoscope.lenses.interference.asked_for import values_written
+from mnemoscope.lenses.interference.context import turned_answers
 from mnemoscope.lenses.interference.exchange import Recalling, carried_writes
 from mnemoscope.lenses.interference.moments import value_moments
 from mnemoscope.lenses.interference.powers import query_powers
@@ -258,16 +259,48 @@ def test_the_layer_that_recalls_is_found_and_named():
     shares = recall.without.nanmean(2)[0]
     assert f"erased in one layer: layers.0 {float(shares[0]):.1%} (" in recall.summary()
     assert f", layers.1 {float(shares[1]):.1%} (" in recall.summary()
-    assert recall.opposing_layers == ()
-    shares = [recall.measured + share * (1 - recall.measured) for share in (0.45, 0.55)]
-    assert replace(recall, without=torch.stack([recall.without[:, 0], shares[0]], 1)).opposing_layers == ()
-    once = torch.ones_like(recall.measured)
-    once[0, 0] = 0.5  # a single wrong answer shows nothing
-    assert replace(recall, measured=once, without=torch.ones_like(recall.without)).opposing_layers == ()
-    cancelled = replace(recall, without=torch.stack([recall.without[:, 0], shares[1]], 1))
-    assert cancelled.opposing_layers == ("layers.1",)
-    assert cancelled.summary().endswith("Layers cancel each other (layers.1): the prediction is not reliable.")
+    low, high = recall.turned_interval()
+    share = f"{float(recall.turned.mean()):.1%} ({low:.1%} to {high:.1%}) of these answers would turn"
+    assert recall.summary().endswith(f"{share}: the prediction does not decide them.")
     assert "Recall of 5 pairs, " in recall.summary()
+
+
+def test_answers_turn_if_the_second_layer_holds_the_value_asked_for_as_in_another_sequence():
+    """Against the value put into another sequence by hand, and the state of the second layer changed by hand."""
+    given, model = trials(sequences=6, task=replace(TASK, apart=True)), two_layers("gla")
+    with torch.no_grad():
+        model.cell.layers[1].out.weight *= 100  # so that answers depend on the second layer
+        layers, expected = affine_layers(model, given.inputs), []
+        recalling = Recalling(model, given, layers)
+        for query in recalling.queries():
+            answers = model.readout(model.cell.step(given.inputs[query.step], query.state)[0]).argmax(-1)
+            turned = []
+            for sequence, source in enumerate(given.sources[query.step].tolist()):
+                other = given.inputs[: query.step, (sequence - 3) % 6].clone()
+                asks = (given.sources[query.step] == source).unsqueeze(1)
+                candidates = given.inputs[source].where(asks, given.inputs[source].roll(3, 0))  # of the moved sequences
+                copies = other.unsqueeze(1).repeat(1, 6, 1)
+                copies[source] = candidates
+                values = values_written(affine_layers(model, copies)[1])[:, 0]  # (candidates, writes, values)
+                rest = values[[other for other in range(6) if other != sequence]].mean(0)
+                held = values[sequence] - rest
+                read = query.reads[1]
+                weights = (read.reader[sequence, 0] @ carried_writes(layers[1], query.step)[sequence, 0]).real
+                change = weights @ held - read.signal[sequence, 0]
+                state = [part._replace(S=part.S.clone()) for part in query.state]
+                reader = read.reader[sequence, 0]
+                state[1].S[sequence, 0] += torch.outer(reader / (reader @ reader), change)
+                outputs, _ = model.cell.step(given.inputs[query.step], tuple(state))
+                answer, due = model.readout(outputs).argmax(-1)[sequence], given.targets[query.step, sequence]
+                turned.append(float((answer == due) != (answers[sequence] == due)))
+            expected.append(torch.tensor(turned, dtype=torch.float64).masked_fill(~query.asked, torch.nan))
+        found = turned_answers(recalling)
+    assert 0 < found.mean() < 1
+    assert torch.allclose(found, torch.stack(expected).nanmean(0))
+    single = attention(torch.eye(10), TASK)
+    with torch.no_grad():
+        alone = turned_answers(Recalling(single, trials(), affine_layers(single, trials().inputs)))
+    assert (alone == 0).all()
 
 
 def test_carried_writes_make_the_state():
@@ -367,8 +400,9 @@ def test_the_figure_shows_measured_and_predicted_recall(tmp_path):
 
 def test_the_page_shows_the_measured_tables():
     root = Path(__file__).parents[2]
-    page, measured = root / "docs" / "recall.md", root / "benchmarks" / "results" / "recall.md"
-    tables = page.read_text().partition("## Measured")[2]
+    results = root / "benchmarks" / "results"
+    measured = "".join((results / name).read_text() for name in ("recall.md", "recall_cancelling.md"))
+    tables = (root / "docs" / "recall.md").read_text().partition("## Measured")[2]
     rows = [line for line in tables.splitlines() if line.startswith("| ")]
     assert len(rows) > 15
-    assert {*rows} <= {*measured.read_text().splitlines()}
+    assert {*rows} <= {*measured.splitlines()}

@@ -29,7 +29,7 @@ def own_parts(
     replaced by those that other sequences have at the same step.
     """
     xs = model.encode(trials.inputs)
-    reading = [_reads_inputs(layer, xs) for layer in layers]
+    reading = [reads_inputs(layer, xs) for layer in layers]
     replaced = [] if all(reading) else affine_layers(model, _replaced(trials, step))
     parts = []
     for which, layer in enumerate(layers):
@@ -50,7 +50,7 @@ def _by_write(values: Tensor, micro_steps: int) -> Inexact[Tensor, "batch heads 
     return (values if micro_steps == 1 else values.movedim(-3, 1).flatten(0, 1)).permute(1, 2, 0, 3)
 
 
-def _reads_inputs(layer: AffineLayer, xs: Tensor) -> bool:
+def reads_inputs(layer: AffineLayer, xs: Tensor) -> bool:
     """Return whether the inputs of a layer are those of the network, and not the outputs of a layer below."""
     return layer.inputs is not None and layer.inputs.xs.shape == xs.shape and torch.equal(layer.inputs.xs, xs)
 

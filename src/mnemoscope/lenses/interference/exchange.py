@@ -99,12 +99,26 @@ class Recalling:
         return right.double().masked_fill(~query.asked, torch.nan).cpu()
 
 
-def _read(layer: AffineLayer, own: Inexact[Tensor, "batch heads writes values"], step: int) -> LayerRead:
-    """Split what a layer reads at a step, given the part of every value that is asked for."""
+def signal_of(
+    layer: AffineLayer, own: Inexact[Tensor, "batch heads writes values"], step: int
+) -> Inexact[Tensor, "batch heads values"]:
+    """Return what a layer reads at a step of these parts of the values."""
+    return (_weights(layer, own, step)[1] * own).sum(2)
+
+
+def _weights(
+    layer: AffineLayer, own: Inexact[Tensor, "batch heads writes values"], step: int
+) -> tuple[Inexact[Tensor, "batch heads keys"], Inexact[Tensor, "batch heads writes 1"]]:
+    """Return the reader of a step and its weights M, real if the values are."""
     parts, W = layer.at(step), carried_writes(layer, step)
     reader = (parts.queries.to(W.dtype).unsqueeze(-2) @ transition(parts).to(W.dtype)).squeeze(-2)
     M = torch.einsum("bhd,bhds->bhs", reader, W).unsqueeze(-1)
-    M = M if own.is_complex() else M.real
+    return reader, M if own.is_complex() else M.real
+
+
+def _read(layer: AffineLayer, own: Inexact[Tensor, "batch heads writes values"], step: int) -> LayerRead:
+    """Split what a layer reads at a step, given the part of every value that is asked for."""
+    reader, M = _weights(layer, own, step)
     terms = M * (values_written(layer)[:, :, : M.shape[2]] - own)
     powers = terms.abs().square().sum(3)
     each = powers.sum(1)  # (batch, writes)

@@ -14,6 +14,7 @@ from mnemoscope.base.progress import show_slow
 from mnemoscope.base.validation import check_whole
 from mnemoscope.cells import Model, Network, affine_layers
 from mnemoscope.cells.convolution import ShortConvolution
+from mnemoscope.lenses.interference.context import turned_answers
 from mnemoscope.lenses.interference.exchange import Query, Recalling
 from mnemoscope.lenses.interference.powers import query_powers
 from mnemoscope.lenses.interference.ratio import accuracy_at
@@ -79,7 +80,8 @@ def recall_interference(
     given = checked_trials(trials)
     generator = torch.Generator().manual_seed(seed)
     layers = {pairs: affine_layers(model, each.inputs) for pairs, each in given.items()}
-    found = [_recall(Recalling(model, each, layers[pairs]), draws, generator) for pairs, each in given.items()]
+    recalling = {pairs: Recalling(model, each, layers[pairs]) for pairs, each in given.items()}
+    found = [_recall(each, draws, generator) for each in recalling.values()]
     without = torch.stack([each.without for each in found])  # (numbers, layers, sequences)
     which = int(without.nanmean((0, 2)).argmin())
     power = [query_powers(layers[pairs][which], each, spanned) for pairs, each in given.items()]
@@ -97,6 +99,7 @@ def recall_interference(
         interference_powers=power[-1].by_step(False, sequences),
         layers=tuple(layer.name for layer in layers[max(given)]),
         without=without,
+        turned=turned_answers(recalling[min(given)]),
         value_powers=power[-1].moments.powers,
         value_overlaps=power[-1].moments.overlaps,
         value_size=power[-1].moments.size,

@@ -10,12 +10,9 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
-from mnemoscope.lenses.bootstrap import bootstrap_interval, ratio_interval, widen_certain
+from mnemoscope.lenses.bootstrap import bootstrap_interval, widen_certain
 from mnemoscope.lenses.interference.moments import ValueMoments
 from mnemoscope.lenses.result import Result
-
-CANCELLED = 0.5
-"""Share of the wrong answers that are right without a layer, from which it counts as one that cancels others."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -48,6 +45,9 @@ class RecallInterference(Result):
     """Names of the layers."""
     without: Float[Tensor, "numbers layers sequences"]
     """Share of right answers in each sequence if the value asked for is erased in one layer alone."""
+    turned: Float[Tensor, " sequences"]
+    """Share of the answers at the fewest pairs that turn from right to wrong, or back, if the layers above the first
+    hold the value asked for as they do in another sequence: those that the prediction does not decide."""
     value_powers: Float[Tensor, "sequences 2"]
     """Power of the values asked for in each sequence, and number of these, at the largest number of pairs."""
     value_overlaps: Float[Tensor, "sequences sequences"]
@@ -61,20 +61,6 @@ class RecallInterference(Result):
     def recalling_layer(self) -> str:
         """Name of the layer whose values the answers need most."""
         return self.layers[int(self.without.nanmean((0, 2)).argmin())]
-
-    @property
-    def opposing_layers(self) -> tuple[str, ...]:
-        """Names of the layers without which most wrong answers would be right, at the fewest pairs.
-
-        Such a layer cancels what another reads, and the prediction depends on how exactly it does: do not rely on it.
-        A layer counts if more than the share `CANCELLED` of the wrong answers are right after its part of the value
-        asked for is erased, and if that gains answers at all, both by the 95% interval over sequences.
-        """
-        gained = (self.without[0] - self.measured[0]).T  # (sequences, layers)
-        share, _ = ratio_interval(gained, (1 - self.measured[0]).unsqueeze(1).expand_as(gained))
-        gain, _ = bootstrap_interval(gained)
-        opposes = (share > CANCELLED) & (gain > 0)
-        return tuple(name for name, found in zip(self.layers, opposes.tolist(), strict=True) if found)
 
     @property
     def errors(self) -> Float[Tensor, " numbers"]:
@@ -131,6 +117,12 @@ class RecallInterference(Result):
         """Return the 95% interval of the mean of `without`, by a bootstrap over sequences; Wilson's at 0 and 1."""
         samples = self.without.movedim(2, 0)
         return widen_certain(bootstrap_interval(samples), samples.nanmean(0), len(samples))
+
+    def turned_interval(self) -> tuple[float, float]:
+        """Return the 95% interval of the mean of `turned`, by a bootstrap over sequences; Wilson's at 0 and 1."""
+        samples = self.turned.unsqueeze(1)
+        low, high = widen_certain(bootstrap_interval(samples), samples.mean(0), len(samples))
+        return float(low), float(high)
 
     def ratio_interval(self) -> tuple[Float[Tensor, " numbers"], Float[Tensor, " numbers"]]:
         """Return the 95% interval of the median ratio, by a bootstrap over sequences."""
@@ -196,8 +188,12 @@ class RecallInterference(Result):
         ]
         pairs = f"{self.pairs[0]} pair{'s' * (self.pairs[0] > 1)}"
         text = f" Right answers to {pairs} if the value asked for is erased in one layer: {', '.join(texts)}."
-        names = ", ".join(self.opposing_layers)
-        return text + f" Layers cancel each other ({names}): the prediction is not reliable." * bool(names)
+        low, high = self.turned_interval()
+        return (
+            f"{text} If the layers above the first held it as they do in another sequence, "
+            f"{float(self.turned.mean()):.1%} ({low:.1%} to {high:.1%}) of these answers would turn: the prediction "
+            f"does not decide them."
+        )
 
 
 def _median(ratios: Float[Tensor, "sequences numbers queries"]) -> Float[Tensor, " numbers"]:
