@@ -168,6 +168,16 @@ def test_a_claim_that_was_not_run_has_the_device_time_of_the_run_list():
         assert {other.judgement.reason for other in others} == {""}
 
 
+def test_a_row_after_shorter_training_has_the_device_time_of_the_planned_run():
+    trial = Trial("gru", {}, 0, STUDY.claim("stable fixed points").subject)
+    planned = PlannedRun(STUDY, "paper", (trial,), (0,), 7200.0, "a row")
+    judgement = not_compared(Obstacle.SHORTER_TRAINING, "7 iterations; 9 were published")
+    short = results_of("paper", replace(row("gru", "matches"), judgement=judgement))
+    lines = [line for item in make_scoreboard([short], [planned]).items for line in item.lines if line.results]
+    assert [line.judgement.reason for line in lines] == [f"{judgement.reason}; planned, about 2 device hours"]
+    assert stable(short).lines[0].judgement == judgement
+
+
 def test_the_compared_preset_nearest_to_the_published_one_is_shown():
     smoke, cpu, paper = (results_of(name, row(name, "matches")) for name in ("smoke", "cpu", "paper"))
     assert stable(smoke, cpu, paper).lines[0].preset == "paper"

@@ -269,13 +269,14 @@ def make_scoreboard(results: Sequence[PresetResults], planned: Sequence[PlannedR
 
 
 def _item(study: Study, claim: Claim, results: Sequence[PresetResults], planned: Sequence[PlannedRun]) -> Item:
-    lines = [_line(claim, each, row) for each in results for row in each.rows if row.claim is claim]
+    quickest = _quickest(claim, planned)
+    lines = [_line(claim, each, row, quickest) for each in results for row in each.rows if row.claim is claim]
     shown = min(
         (line.results for line in lines if line.results is not None),
         key=lambda each: _preference([line for line in lines if line.results is each], each.preset),
         default=None,
     )
-    lines = [line for line in lines if line.results is shown] or [_without_measurement(study, claim, results, planned)]
+    lines = [line for line in lines if line.results is shown] or [_without_measurement(study, claim, results, quickest)]
     verdicts = {line.verdict for line in lines if line.verdict.compared} or {line.verdict for line in lines}
     return Item(study.name, claim, verdicts.pop() if len(verdicts) == 1 else Verdict.IN_PART, tuple(lines))
 
@@ -286,24 +287,30 @@ def _preference(lines: Sequence[Line], preset: str) -> tuple[bool, int, int]:
     return hindered, DISTANCES.get(preset, 2), -sum(line.networks for line in lines)
 
 
-def _line(claim: Claim, results: PresetResults, row: Row) -> Line:
+def _line(claim: Claim, results: PresetResults, row: Row, planned: PlannedRun | None) -> Line:
     judgement = row.judgement
     if results.preset == "smoke" and judgement.verdict is not Verdict.NOT_COMPARED:
         judgement = not_compared(Obstacle.OTHER_CONDITIONS, "smoke only shows that the code runs")
     elif not judgement.reason and judgement.verdict in APART:
         judgement = replace(judgement, reason=UNKNOWN)
+    elif judgement.obstacle is Obstacle.SHORTER_TRAINING and planned is not None:
+        judgement = replace(judgement, reason=f"{judgement.reason}; planned, {_device_time(planned)}")
     return Line(row.quantity, claim, row.ours, judgement, results, row)
 
 
 def _without_measurement(
-    study: Study, claim: Claim, results: Sequence[PresetResults], planned: Sequence[PlannedRun]
+    study: Study, claim: Claim, results: Sequence[PresetResults], planned: PlannedRun | None
 ) -> Line:
     if results and claim.agreement is None:
         return Line(claim.name, claim, "", not_compared(Obstacle.NO_NUMBER, claim.reason), None)
+    reason = "" if planned is None else _device_time(planned)
+    return Line(claim.name, claim, "", Judgement(Verdict.NOT_RUN, reason), None, study=study, planned=planned)
+
+
+def _quickest(claim: Claim, planned: Sequence[PlannedRun]) -> PlannedRun | None:
+    """Return the entry of the run list that measures a claim in the shortest time."""
     listed = [each for each in planned if any(trial.subject == claim.subject for trial in each.trials)]
-    quickest = min(listed, key=lambda each: each.seconds, default=None)
-    reason = "" if quickest is None else _device_time(quickest)
-    return Line(claim.name, claim, "", Judgement(Verdict.NOT_RUN, reason), None, study=study, planned=quickest)
+    return min(listed, key=lambda each: each.seconds, default=None)
 
 
 def _device_time(planned: PlannedRun) -> str:
