@@ -45,6 +45,9 @@ SHORT_SEQUENCES: dict[str, dict[str, Any]] = {
     "parity": {"shortest": 20, "longest": 24},
     "modular-arithmetic": {"shortest": 20, "longest": 24},
     "bracket-arithmetic": {"shortest": 30, "longest": 34},
+    "selective-copy": {"length": 26, "data": 6},
+    "induction-heads": {"length": 32},
+    "string-copy": {"context": 64},
 }
 """Options of the sequences that are drawn of tasks on tokens."""
 PLANTED = "comparison.planted"

@@ -26,6 +26,7 @@ from mnemoscope.tasks import (
     EnvironmentTask,
     FlipFlop,
     GeneratedTask,
+    InductionHeads,
     KeyValueRecall,
     MatrixCopy,
     MatrixRecall,
@@ -39,7 +40,9 @@ from mnemoscope.tasks import (
     PermutedMNIST,
     ReadySetGo,
     RepeatCopy,
+    SelectiveCopy,
     SequentialMNIST,
+    StringCopy,
     Task,
     TokenTask,
     TransferCopy,
@@ -108,6 +111,9 @@ SMALL = {
         BracketArithmetic(3, 9, 7, 12),
         BracketArithmetic(3, 9, 3, 12, modulus=4, multiply=True),
     ],
+    "selective-copy": [SelectiveCopy(length=5, data=2, vocabulary=5), SelectiveCopy(3, 3, 4)],
+    "induction-heads": [InductionHeads(length=6, vocabulary=4), InductionHeads(4, 3)],
+    "string-copy": [StringCopy(1, 3, 2, 4, letters=3, context=16), StringCopy(letters=2).at(3)],
     "smnist": [SequentialMNIST(), SequentialMNIST(group=56)],
     "psmnist": [PermutedMNIST(group=4), PermutedMNIST(permutation_seed=1)],
     "ptb": [PennTreebank(length=7), PennTreebank()],
@@ -321,6 +327,17 @@ def _token_chances(task: TokenTask, batch: Batch) -> torch.Tensor:
         chances[..., task.vocabulary // 2 :] = 1
     elif isinstance(task, Parity):
         chances[..., 1:] = 1
+    elif isinstance(task, SelectiveCopy | InductionHeads):
+        chances[..., int(isinstance(task, SelectiveCopy)) : -1] = 1
+    elif isinstance(task, StringCopy):
+        lengths, end = range(task.test_shortest, task.test_longest + 1), task.letters + 2
+        chances[..., : task.letters] = 1 / task.letters
+        for step in range(len(chances)):
+            running = [length for length in lengths if length + 2 <= step <= 2 * length + 1]
+            ended = sum(step == 2 * length + 1 for length in running) / max(len(running), 1)
+            later = batch.inputs[step] < task.letters  # not at the bar
+            chances[step, later, : task.letters] *= 1 - ended
+            chances[step, later, end] = ended
     else:
         tested, first = task.held_out(), 5 if isinstance(task, ModularArithmetic) else 0
         after = 2 if isinstance(task, ModularArithmetic) else 3

@@ -1,11 +1,21 @@
 """Token tasks: every instance recomputed by a slow, obvious rule, distributions, chance, and what a model needs."""
 
+import re
+
 import pytest
 import torch
 
 import mnemoscope as ms
 from mnemoscope import registry
-from mnemoscope.tasks import BracketArithmetic, ModularArithmetic, MultiQueryRecall, Parity
+from mnemoscope.tasks import (
+    BracketArithmetic,
+    InductionHeads,
+    ModularArithmetic,
+    MultiQueryRecall,
+    Parity,
+    SelectiveCopy,
+    StringCopy,
+)
 from mnemoscope.training.answers import answer
 from mnemoscope.training.build import build_model, build_task
 from tests.slow import representatives
@@ -25,6 +35,8 @@ def test_chance_is_the_accuracy_of_the_best_memoryless_predictor(task):
     counts, rights = torch.zeros(100, task.input_size, task.output_size), torch.zeros(0)
     for number in range(2):
         batch = task.batch(2000, seed=0, number=number, split="test")
+        if isinstance(task, StringCopy):
+            batch = batch._replace(mask=batch.mask & (batch.targets < task.letters))  # full stops are not scored
         time = torch.arange(len(batch.mask)).unsqueeze(1).expand_as(batch.mask)[batch.mask]
         _, targets, _ = counted = batch.counted()
         if number:
@@ -140,6 +152,55 @@ def test_formal_languages_are_tested_on_longer_sequences_and_set_their_length(ta
     assert {len(task.at(64).batch(2, 0, 0, split).mask) for split in ("train", "test")} <= {62, 63}
 
 
+def test_selective_copy_asks_for_the_data_in_their_order():
+    for inputs, targets, mask in columns(SelectiveCopy(length=20, data=4, vocabulary=8).batch(50, seed=0, number=0)):
+        assert inputs[20:] == [7] * 4
+        assert [token for token in inputs[:20] if token] == targets[20:]
+        assert {*targets[20:]} <= {*range(1, 7)}
+        assert mask == [False] * 20 + [True] * 4
+
+
+def test_selective_copy_places_data_uniformly():
+    shown = SelectiveCopy(length=20, data=4, vocabulary=8).batch(2000, seed=0, number=0).inputs[:20] > 0
+    assert shown.double().mean(1).tolist() == pytest.approx([0.2] * 20, abs=0.04)  # deviation 0.009
+
+
+def test_induction_heads_asks_for_the_token_after_the_first_trigger():
+    places = set()
+    for inputs, targets, mask in columns(InductionHeads(length=12, vocabulary=5).batch(300, seed=0, number=0)):
+        assert inputs.count(4) == 2
+        assert inputs[-1] == 4
+        assert mask == [False] * 11 + [True]
+        assert targets[-1] == inputs[inputs.index(4) + 1]
+        places.add(inputs.index(4))
+    assert places == {*range(9)}  # as in safari, where 31 tokens before the last trigger have the first at 0 to 28
+
+
+def test_string_copy_counts_the_copies_and_their_full_stops():
+    task = StringCopy(2, 6, letters=5, context=40)
+    for inputs, targets, mask in columns(task.batch(20, seed=0, number=0)):
+        assert targets[:-1] == inputs[1:]
+        text = "".join(map(task.label, [*inputs, targets[-1]]))
+        due = [False] * 40
+        for example in re.finditer(r"\$([a-e]{2,6})\|(\1\.)", text):
+            due[example.start(2) : example.end()] = [True] * len(example[2])
+        assert mask == due[1:]
+        assert re.fullmatch(r"(\$[a-e]{2,6}\|[a-e]{2,6}\.)+(\$[a-e]{0,6}(\|[a-e]{0,6})?)?", text)
+
+
+def test_string_copy_is_tested_on_single_strings_and_scores_letters():
+    task = StringCopy().at(4)
+    batch = task.batch(3, seed=0, number=0, split="test")
+    assert [task.label(token) for token in batch.inputs[[0, 5], 0].tolist()] == ["$", "|"]
+    assert batch.mask[:, 0].tolist() == [False] * 5 + [True] * 5
+    outputs = torch.nn.functional.one_hot(batch.targets, task.output_size).double()
+    outputs[5, 0] = outputs[5, 0].roll(1)  # a wrong letter
+    outputs[9] = 0  # wrong full stops
+    scores = task.scores(outputs, batch)
+    assert scores == {"accuracy": pytest.approx(11 / 12), "string accuracy": pytest.approx(2 / 3)}
+    assert (task.context, StringCopy().at(200).context) == (220, 403)
+
+
 def test_examples_and_figures_show_a_sequence():
     task = BracketArithmetic(shortest=12, longest=14)
     inputs, targets = (line.split()[1:] for line in task.example(seed=1).splitlines())
@@ -189,6 +250,11 @@ def test_an_embedding_has_the_size_of_the_configuration():
         (lambda: MultiQueryRecall(vocabulary=8), "4 pairs need a vocabulary of at least 10, but it has 8"),
         (lambda: MultiQueryRecall(mixture="128:8 256"), 'such as "128:8 256:16", but is .128:8 256.'),
         (lambda: MultiQueryRecall(mixture="12:8"), "8 pairs and their queries need a length of at least 32"),
+        (lambda: SelectiveCopy(length=3), "16 data tokens need as many steps, but the length is 3"),
+        (lambda: SelectiveCopy(vocabulary=3), "vocabulary must be a whole number, at least 4, but is 3"),
+        (lambda: InductionHeads(length=3), "length must be a whole number, at least 4, but is 3"),
+        (lambda: StringCopy(letters=27), "letters must be from 2 to 26, but is 27"),
+        (lambda: StringCopy(longest=120), "need a context of 243 steps, but it has 220"),
         (lambda: Parity(2), "length"),
         (lambda: Parity(9, 8), "length"),
         (lambda: Parity(test_shortest=300), "length of a test"),

@@ -50,6 +50,13 @@ modular-arithmetic | the value of an expression of digits, + - and *, modulo 5, 
 bracket-arithmetic | the value of an expression with nested brackets, modulo 5, tested on longer ones
     Grazzi et al. 2025; Beck et al. 2024 | mnemoscope.tasks:BracketArithmetic | grazzi2025 beck2024
     tokens, state tracking
+selective-copy | recall data tokens that are scattered among noise
+    Gu & Dao 2024, section 4.1.1 | mnemoscope.tasks:SelectiveCopy | gu2024 | tokens, delayed recall
+induction-heads | at the second trigger, recall the token that followed the first
+    Gu & Dao 2024, section 4.1.2; Fu et al. 2023 | mnemoscope.tasks:InductionHeads | gu2024 fu2023
+    tokens, associative memory
+string-copy | copy a string of random length, letter by letter
+    Jelassi et al. 2024 | mnemoscope.tasks:StringCopy | jelassi2024 | tokens, delayed recall
 smnist | classify a handwritten digit shown pixel by pixel
     LeCun et al. 1998; Le et al. 2015 | mnemoscope.tasks:SequentialMNIST | lecun1998 le2015 | classification, data
 psmnist | classify a handwritten digit whose pixels are shown in a fixed random order

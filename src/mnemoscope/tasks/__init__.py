@@ -36,9 +36,12 @@ from mnemoscope.tasks.task import (
 )
 from mnemoscope.tasks.tokens import (
     BracketArithmetic as BracketArithmetic,
+    InductionHeads as InductionHeads,
     ModularArithmetic as ModularArithmetic,
     MultiQueryRecall as MultiQueryRecall,
     Parity as Parity,
+    SelectiveCopy as SelectiveCopy,
+    StringCopy as StringCopy,
     TokenTask as TokenTask,
 )
 from mnemoscope.tasks.word_problem import WordProblem as WordProblem

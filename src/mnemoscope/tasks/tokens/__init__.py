@@ -1,9 +1,12 @@
 """Tasks on tokens: recall, copying and formal languages, as published for modern recurrences."""
 
+from mnemoscope.tasks.tokens.induction_heads import InductionHeads as InductionHeads
 from mnemoscope.tasks.tokens.modular_arithmetic import (
     BracketArithmetic as BracketArithmetic,
     ModularArithmetic as ModularArithmetic,
 )
 from mnemoscope.tasks.tokens.multi_query_recall import MultiQueryRecall as MultiQueryRecall
 from mnemoscope.tasks.tokens.parity import Parity as Parity
+from mnemoscope.tasks.tokens.selective_copy import SelectiveCopy as SelectiveCopy
+from mnemoscope.tasks.tokens.string_copy import StringCopy as StringCopy
 from mnemoscope.tasks.tokens.task import TokenTask as TokenTask
