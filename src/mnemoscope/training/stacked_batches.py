@@ -35,7 +35,7 @@ class Block(NamedTuple):
 
 
 class TrainingStream:
-    """The training batches of several tasks, with all images that they have shown so far in one table.
+    """The training batches of several tasks, with all images that they have shown in one table.
 
     Args:
         tasks: the task of each network.
