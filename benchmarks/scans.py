@@ -3,11 +3,11 @@
     make bench                                              a small grid on the CPU
     python benchmarks/scans.py --device cuda --compile --keep
 
-Elman networks with tanh and modReLU, and an LSTM, float32. "eager loop" is the loop of this library: the input
+Elman networks with tanh and modReLU, GRU and LSTM, float32. "eager loop" is the loop of this library: the input
 projection is computed for all steps together, then `unbind` over time and `phi(h @ V_T + u)`. "plain loop" is a naive
 Python loop, `phi(V(h) + U(xs[t]))` with two nn.Linear. "torch.compile" is the eager loop over a compiled step.
-"torch.nn" is nn.RNN (always with tanh) or nn.LSTM, which on a GPU is cuDNN. Times are medians of repeats that take
-turns, so that all see the same load. Compare ratios, not microseconds of different runs: those of a loop on a GPU
+"torch.nn" is nn.RNN (always with tanh), nn.GRU or nn.LSTM, which on a GPU is cuDNN. Times are medians of repeats that
+take turns, so that all see the same load. Compare ratios, not microseconds of different runs: those of a loop on a GPU
 depend on the host. CPU time is that of all threads.
 
 On a GPU all methods run at the accuracy of float32, and some again in tf32, which cuDNN uses by default: compare
@@ -39,7 +39,7 @@ from torch import Tensor, nn
 
 import mnemoscope as ms
 from common import command, folder, option_parser, synchronise, take_turns, write_json
-from mnemoscope.cells import LSTM, Cell, Elman
+from mnemoscope.cells import GRU, LSTM, Cell, Elman
 
 INPUTS = 10
 """Input features."""
@@ -79,12 +79,12 @@ def main() -> None:
     rows = []
     cases = [tuple(case) for case in options.cases] or list(product(options.sizes, options.batches, options.times))
     for kind, (units, batch, steps) in product(options.cells, cases):
-        if kind == "lstm" and 4 * units * batch * steps >= 2**31:
+        if kind in ("gru", "lstm") and 4 * units * batch * steps >= 2**31:
             print(f"{kind:8} N {units:5} batch {batch:5} T {steps:5} skipped: cuDNN counts gates in 32 bits")
             continue
         rows += one_case(kind, units, batch, steps, machine, options)
     results = folder(options.keep)
-    name = f"scans_{options.device}"
+    name = f"scans_{options.device}{options.label and '_'}{options.label}"
     write_json(
         results / f"{name}.json",
         threads=options.threads,
@@ -100,10 +100,12 @@ def one_case(
 ) -> list[Measurement]:
     """Measure all methods at one size; repeats take turns."""
     torch.manual_seed(0)
-    cell = (LSTM(INPUTS, units) if kind == "lstm" else Elman(INPUTS, units, nonlinearity=kind)).to(options.device)
+    gated = {"gru": (GRU, nn.GRU, 3), "lstm": (LSTM, nn.LSTM, 4)}
+    ours, theirs, gates = gated.get(kind, (partial(Elman, nonlinearity=kind), nn.RNN, 1))
+    cell = ours(INPUTS, units).to(options.device)
     xs, g = torch.randn(steps, batch, INPUTS), torch.randn(steps, batch, units)
     xs, g = xs.to(options.device), g.to(options.device)
-    network = (nn.LSTM if kind == "lstm" else nn.RNN)(INPUTS, units).to(options.device)
+    network = theirs(INPUTS, units).to(options.device)
     runs: dict[str, tuple[Callable[[Tensor], Tensor], int]] = {
         "mnemoscope": (lambda xs: ms.scan(cell, xs)[0], steps),
         "torch.nn": (lambda xs: network(xs)[0], steps),
@@ -123,7 +125,7 @@ def one_case(
         lengths[method] = number
     seconds = take_turns(work, options.repeats, options.warm_up, partial(synchronise, options.device))
     wall, cpu = ({key: 1e6 * value for key, value in times.items()} for times in seconds)
-    floor, bound = machine.floor(units, batch, 4 if kind == "lstm" else 1)
+    floor, bound = machine.floor(units, batch, gates)
     route = str(ms.scan(cell, xs[:1], explain=True)[2])
     rows = [
         Measurement(
@@ -319,6 +321,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--sizes", type=int, nargs="+", help="units N")
     parser.add_argument("--batches", type=int, nargs="+")
     parser.add_argument("--times", type=int, nargs="+")
+    parser.add_argument(
+        "--label", default="", help="added to the names of the files, to keep the results of another run"
+    )
     parser.add_argument("--loop-steps", type=int, default=220, help="steps of the loops that are measured")
     parser.add_argument("--compile", action="store_true", help="also measure a loop over a compiled step")
     parser.add_argument("--threads", type=int, default=2)

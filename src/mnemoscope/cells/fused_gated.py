@@ -1,4 +1,7 @@
-"""Fast paths of GRU and LSTM through torch: cuDNN on CUDA, oneDNN (LSTM) or a C++ loop (GRU) on the CPU."""
+"""Fast paths of GRU and LSTM: a fused scan of few units on CUDA, and otherwise torch's networks.
+
+These are cuDNN on CUDA, oneDNN (LSTM) or a C++ loop (GRU) on the CPU.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,12 @@ from typing import Any, Literal
 import torch
 from torch import _VF, Tensor
 from torch.backends import cudnn
+from torch.nn.functional import linear
 
 from mnemoscope.cells.cell import Cell
 from mnemoscope.cells.fast_path import FastPath, NoFastPath
 from mnemoscope.kernels.devices import exact_products
+from mnemoscope.kernels.gated import gru_scan, lstm_scan, no_gated_scan
 
 _Parts = tuple[Tensor, ...]
 _Weights = dict[str, Tensor]
@@ -32,7 +37,11 @@ def fused_gated_path(
     """Return the fast path of a cell whose weights have torch's names; `pack` turns its results into a state."""
     names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
     weights = {name: value for name in names if (value := getattr(cell, name, None)) is not None}
-    reason = _why_not(xs, state, mask, weights)
+    reason = _unusual(xs, state, weights)
+    if reason is None and _why_not_fused(xs, state, mask, weights) is None:
+        run = _lstm if kind == "lstm" else _gru
+        return FastPath(f"fused {kind}", lambda: pack(*run(weights, xs, state, mask)))
+    reason = reason or _why_not_torch(xs, mask, weights)
     if reason is not None:
         return NoFastPath(reason)
     if xs.device.type == "cpu":
@@ -40,20 +49,33 @@ def fused_gated_path(
     return FastPath(f"cuDNN {kind}", lambda: pack(*_on_cudnn(kind, weights, xs, state)))
 
 
-def _why_not(xs: Tensor, state: _Parts, mask: Tensor | None, weights: _Weights) -> str | None:
-    tensors, device = (xs, *state, *weights.values()), xs.device.type
+def _unusual(xs: Tensor, state: _Parts, weights: _Weights) -> str | None:
+    """Return the reason why no fast path takes these tensors, or None."""
+    if torch.is_autocast_enabled(xs.device.type):
+        return "under autocast torch's fused networks return another dtype than the loop"
+    if len({(tensor.dtype, tensor.device) for tensor in (xs, *state, *weights.values())}) > 1 or xs.dim() != 3:
+        return "inputs, state and weights differ in dtype or device, or are of unusual shapes"
+    if ("bias_ih" in weights) != ("bias_hh" in weights):
+        return "torch's fused networks have both biases or none"
+    return None
+
+
+def _why_not_fused(xs: Tensor, state: _Parts, mask: Tensor | None, weights: _Weights) -> str | None:
+    if torch.compiler.is_compiling():
+        return "the fused scan of gates was not tried under torch.compile"
+    if "weight_hr" in weights:
+        return "the fused scan of gates has no projection"
+    return no_gated_scan(xs.device, xs.dtype, state[0].shape[1], xs.shape[1], mask is not None)
+
+
+def _why_not_torch(xs: Tensor, mask: Tensor | None, weights: _Weights) -> str | None:
+    device = xs.device.type
     if device not in ("cpu", "cuda"):
         return f"torch has no fused network for the device {device}"
     if torch.compiler.is_compiling():
         return "torch.compile cannot trace torch's fused networks"
     if mask is not None:
         return "torch's fused networks take no mask"
-    if torch.is_autocast_enabled(device):
-        return "under autocast torch's fused networks return another dtype than the loop"
-    if len({(tensor.dtype, tensor.device) for tensor in tensors}) > 1 or xs.dim() != 3:
-        return "inputs, state and weights differ in dtype or device, or are of unusual shapes"
-    if ("bias_ih" in weights) != ("bias_hh" in weights):
-        return "torch's fused networks have both biases or none"
     if device == "cpu":
         return "torch's fused LSTM has no projection on the CPU" if "weight_hr" in weights else None
     if not cudnn.enabled or not cudnn.is_available():
@@ -61,6 +83,23 @@ def _why_not(xs: Tensor, state: _Parts, mask: Tensor | None, weights: _Weights) 
     if xs.shape[0] * xs.shape[1] * weights["weight_ih"].shape[0] >= 2**31:
         return "cuDNN counts gates in 32 bits, and this sequence has more; cut it into chunks (checkpoint=...)"
     return None if xs.dtype in _CUDNN_DTYPES else f"cuDNN has no {xs.dtype}"
+
+
+def _lstm(weights: _Weights, xs: Tensor, state: _Parts, mask: Tensor | None) -> tuple[Tensor, _Parts]:
+    bias = weights["bias_ih"] + weights["bias_hh"] if "bias_ih" in weights else None
+    hs, c = lstm_scan(linear(xs, weights["weight_ih"], bias), *state, weights["weight_hh"], mask)
+    return hs, (hs[-1], c)
+
+
+def _gru(weights: _Weights, xs: Tensor, state: _Parts, mask: Tensor | None) -> tuple[Tensor, _Parts]:
+    units = state[0].shape[1]
+    if "bias_ih" in weights:  # the reset gate multiplies the last part of the recurrent bias, and no other
+        inner = weights["bias_hh"][2 * units :]
+        bias = weights["bias_ih"] + torch.cat([weights["bias_hh"][: 2 * units], torch.zeros_like(inner)])
+    else:
+        inner, bias = state[0].new_zeros(units), None
+    hs = gru_scan(linear(xs, weights["weight_ih"], bias), state[0], weights["weight_hh"], inner, mask)
+    return hs, (hs[-1],)
 
 
 def _on_cpu(kind: str, weights: _Weights, xs: Tensor, state: _Parts) -> tuple[Tensor, _Parts]:

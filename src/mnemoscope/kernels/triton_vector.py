@@ -33,7 +33,7 @@ def vector_layout(columns: int, warps: int) -> BlockedLayout:
 
 
 @jit
-def _matrix(V, units, across, down, first, COLUMNS: tl.constexpr, WIDTH: tl.constexpr, LAYOUT: tl.constexpr):
+def load_matrix(V, units, across, down, first, COLUMNS: tl.constexpr, WIDTH: tl.constexpr, LAYOUT: tl.constexpr):
     """Load `WIDTH` columns of a matrix, from column `first`; `across` and `down` are its strides."""
     row = gl.arange(0, COLUMNS, layout=gl.SliceLayout(1, LAYOUT))[:, None]
     column = first + gl.arange(0, WIDTH, layout=gl.SliceLayout(0, LAYOUT))[None, :]
@@ -50,7 +50,7 @@ def _blocks(
     COUNT: tl.constexpr = (COLUMNS - KEPT) // BLOCK
     blocks = gl.allocate_shared_memory(gl.float32, [COUNT, COLUMNS, BLOCK], FLAT)
     for k in gl.static_range(COUNT):
-        blocks.index(k).store(_matrix(V, units, across, down, KEPT + k * BLOCK, COLUMNS, BLOCK, LAYOUT))
+        blocks.index(k).store(load_matrix(V, units, across, down, KEPT + k * BLOCK, COLUMNS, BLOCK, LAYOUT))
     return blocks
 
 
@@ -87,7 +87,7 @@ def vector_forward(
     PHI: tl.constexpr,
     MASKED: tl.constexpr,
 ):
-    W = _matrix(V, units, 1, units, 0, COLUMNS, KEPT, LAYOUT)
+    W = load_matrix(V, units, 1, units, 0, COLUMNS, KEPT, LAYOUT)
     if KEPT < COLUMNS:
         blocks = _blocks(V, units, 1, units, COLUMNS, KEPT, BLOCK, LAYOUT)
         vector = gl.allocate_shared_memory(gl.float32, [COLUMNS], gl.SwizzledSharedLayout(1, 1, 1, [0]))
@@ -153,7 +153,7 @@ def vector_adjoint(
     PHI: tl.constexpr,
     MASKED: tl.constexpr,
 ):
-    W = _matrix(V, units, units, 1, 0, COLUMNS, KEPT, LAYOUT)
+    W = load_matrix(V, units, units, 1, 0, COLUMNS, KEPT, LAYOUT)
     if KEPT < COLUMNS:
         blocks = _blocks(V, units, units, 1, COLUMNS, KEPT, BLOCK, LAYOUT)
         vector = gl.allocate_shared_memory(gl.float32, [COLUMNS], gl.SwizzledSharedLayout(1, 1, 1, [0]))
