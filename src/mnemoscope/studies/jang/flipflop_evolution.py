@@ -85,7 +85,7 @@ class FlipFlopEvolution(Study):
             1,
             JANG("Fig 7a"),
             exactly(1),
-            reason="where the index of the only point found is -1, two more exist, since indices sum to 1",
+            reason="indices of all points sum to 1; where those found do not, more points exist",
         ),
         Claim(
             PUBLISHED_GAIN,
