@@ -89,7 +89,7 @@ def describe(contrast: Contrast, measured: ContrastResult) -> str:
     fewest, most = min(seeds.values()), max(seeds.values())
     if most > 1:
         ours += f"; {most} seeds" if fewest == most else f"; {fewest} to {most} seeds"
-    missing = [subject.network for subject in (*contrast.first, *contrast.second) if subject not in seeds]
+    missing = dict.fromkeys(each.network for each in (*contrast.first, *contrast.second) if each not in seeds)
     ours += f"; without {', '.join(missing)}" if missing else ""
     ours += f"; {measured.diverged} did not stay finite, and count as guesses" if measured.diverged else ""
     single = dict.fromkeys(subject.network for subject, number in seeds.items() if number == 1)
@@ -113,7 +113,31 @@ def judge(contrast: Contrast, measured: ContrastResult, accuracy: Accuracy) -> J
         return not_compared(Obstacle.NO_ROOM)
     differing = [name for name, each in measured.gains.items() if each.judge(least).verdict is Verdict.DIFFERS]
     cause = contrast.reason or explain_pairs(contrast, measured, accuracy, differing)
-    return judge_pairs(measured.gains, least, cause)
+    judgement = judge_pairs(measured.gains, least, cause)
+    present = {run.trial.subject for run in measured.runs}
+    missing = [pair[0] for pair in zip(contrast.first, contrast.second, strict=False) if not {*pair} <= present]
+    if contrast.paired and missing and judgement.verdict in (Verdict.MATCHES, Verdict.IN_PART):
+        return without_pairs(judgement, [subject.network for subject in missing], len(measured.gains))
+    return judgement
+
+
+def without_pairs(judgement: Judgement, missing: Sequence[str], present: int) -> Judgement:
+    """Return the judgement of the pairs that were run for a claim that is also about others.
+
+    Args:
+        judgement: a match, or a match in part.
+        missing: networks of the pairs that were not run.
+        present: number of pairs that were run.
+
+    >>> without_pairs(Judgement(Verdict.MATCHES), ["esbn"], 2)
+    Judgement(verdict=<Verdict.IN_PART: 'in part'>, reason='the seeds do not decide it for esbn, which was not run', \
+matching=(2, 3), obstacle=None)
+    """
+    verb = "was" if len(missing) == 1 else "were"
+    reason = f"{UNDECIDED_FOR} {' and '.join(missing)}, which {verb} not run"
+    matching = present if judgement.matching is None else judgement.matching[0]
+    reason = "; ".join(filter(None, (judgement.reason, reason)))
+    return Judgement(Verdict.IN_PART, reason, (matching, present + len(missing)))
 
 
 def explain_pairs(contrast: Contrast, measured: ContrastResult, accuracy: Accuracy, names: Sequence[str]) -> str:
