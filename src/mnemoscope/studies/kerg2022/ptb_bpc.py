@@ -86,12 +86,12 @@ PUBLISHED = {
 """Bits per character for windows of 150 and of 300 steps (Table 1), then accuracies in percent (A.1 Table 3), each with
 its standard error. Networks named without units have 1,024, those with units as many parameters as nnRNN."""
 BPC_REASONS = {
-    "exprnn": "the released code evaluates in 10 streams instead of 128, which lowers bits by 0.003 in three networks; "
-    "for the rest: cause unknown",
+    "exprnn": "the released code evaluates in 10 streams instead of 128, which lowers bits by 0.003 to 0.005 in five "
+    "networks; for the rest: cause unknown",
 }
 ACCURACY_REASONS = {
-    "nnrnn": "the released code evaluates in 10 streams instead of 128, which raises accuracy by 0.06 points in three "
-    "networks; the rest is within the standard error, 0.0006, if that is a share, unlike others of the table",
+    "nnrnn": "the released code evaluates in 10 streams instead of 128, which raises accuracy by 0.05 to 0.07 points in "
+    "five networks; the rest is within the standard error, 0.0006, if that is a share, unlike others of the table",
 }
 """Why networks differ, by the name of their trial."""
 DELTA = (
