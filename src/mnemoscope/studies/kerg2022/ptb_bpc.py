@@ -90,8 +90,8 @@ BPC_REASONS = {
     "networks; for the rest: cause unknown",
 }
 ACCURACY_REASONS = {
-    "nnrnn": "the released code evaluates in 10 streams instead of 128, which raises accuracy by 0.05 to 0.07 points in "
-    "five networks; the rest is within the standard error, 0.0006, if that is a share, unlike others of the table",
+    "nnrnn": "the released code evaluates in 10 streams instead of 128, which raises accuracy by 0.05 to 0.07 points "
+    "in five networks; the rest is within the standard error, 0.0006, if that is a share, unlike others of the table",
 }
 """Why networks differ, by the name of their trial."""
 DELTA = (
