@@ -6,6 +6,7 @@ import signal
 import threading
 from dataclasses import replace
 from math import exp, log
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -681,6 +682,23 @@ def test_a_reward_that_no_guess_can_reach_is_explained():
         rows = study.STUDY.summarise([Finished(trial, result | {"steps": 5_000_000})])[:2]
         assert [row.verdict for row in rows] == ["worse", "worse"]
         assert ["a guess succeeds in at most" in row.judgement.reason for row in rows] == explained
+
+
+def test_causes_agree_with_the_measured_transfer():
+    """The published reward is among those of the seeds for the one agent of which this is claimed, and no other."""
+    root = Path(study.__file__).parents[4]
+    lines = map(json.loads, (root / "benchmarks" / "results" / "transfer_cuda.jsonl").read_text().splitlines())
+    page, found = (root / "docs" / "attention.md").read_text(), {}
+    for line in lines:
+        cell, room = line["command"].split()[2:4]
+        large = study.ROOMS[room][1]
+        found.setdefault((cell, large), []).append(line["rows"][-1][large]["1"][0])
+    assert found.keys() == study.CAUSES.keys()
+    for (cell, large), rewards in found.items():
+        published = next(row[cell][1] for room, row in study.TABLE.items() if study.ROOMS[room][1] == large)
+        within = min(rewards) <= published <= max(rewards)
+        assert within != study.CAUSES[cell, large].startswith("cause unknown")
+        assert " and ".join(f"{reward:.2f}" for reward in rewards) in page
 
 
 def test_unpublished_and_failed_agents_are_reported():
