@@ -132,6 +132,7 @@ def without_pairs(judgement: Judgement, missing: Sequence[str], present: int) ->
     >>> without_pairs(Judgement(Verdict.MATCHES), ["esbn"], 2)
     Judgement(verdict=<Verdict.IN_PART: 'in part'>, reason='the seeds do not decide it for esbn, which was not run', \
 matching=(2, 3), obstacle=None)
+
     """
     verb = "was" if len(missing) == 1 else "were"
     reason = f"{UNDECIDED_FOR} {' and '.join(missing)}, which {verb} not run"
