@@ -209,13 +209,13 @@ def games() -> list[str]:
     rows = [row for row in _read("relational-games.paper")["rows"] if row["published"] and " ± " in row["published"]]
     networks = dict.fromkeys(row["about"]["network"] for row in rows)
     seeds = Counter(each["trial"]["name"] for each in _read("relational-games.paper")["trials"])
-    lines = ["| network | seeds | match | better | worse | undecided by the seeds, or at a guess |"]
-    lines.append("|---|---|---|---|---|---|")
+    lines = ["| network | seeds | match | compatible | better | worse | undecided by the seeds, or at a guess |"]
+    lines.append("|---|---|---|---|---|---|---|")
     for network in networks:
         verdicts = Counter(row["verdict"] for row in rows if row["about"]["network"] == network)
         numbers = [number for name, number in seeds.items() if name.split(", ")[0] == network]
         span = f"{min(numbers)}" if min(numbers) == max(numbers) else f"{min(numbers)} to {max(numbers)}"
-        counts = [str(verdicts[each]) for each in ("matches", "better", "worse", "not compared")]
+        counts = [str(verdicts[each]) for each in ("matches", "compatible", "better", "worse", "not compared")]
         lines.append("| " + " | ".join([f"`{network}`", span, *counts]) + " |")
     return lines
 

@@ -1,7 +1,10 @@
 """Ranges of agreement: how they are chosen, and what they decide."""
 
+from collections import Counter
 from dataclasses import replace
 from math import inf
+from random import Random
+from statistics import mean, stdev
 
 import pytest
 
@@ -10,17 +13,23 @@ from mnemoscope.registry.citations import Source
 from mnemoscope.replication import EVERYTHING, Claim
 from mnemoscope.replication.agreement import as_printed, at_least, at_most, chosen, exactly
 from mnemoscope.replication.differences import measure_difference
+from mnemoscope.replication.verdicts import Obstacle
 
 
 def test_a_printed_number_agrees_within_one_unit_of_its_last_digit_or_its_spread():
     near = as_printed("1.47")
     assert (near.low, near.high, near.chosen) == (1.46, 1.48, "one unit of the last printed digit")
-    wide = as_printed("94.7%", spread=5.4, high=1.0)
+    wide = as_printed("94.7%", deviation=5.4, seeds=9, high=1.0)
     assert (wide.low, wide.high, wide.chosen) == (0.893, 1.0, "the published spread")
-    assert as_printed("49.9%", spread=0.05).low == pytest.approx(0.498)  # the digit is wider than the spread
+    assert (wide.published, wide.error, wide.deviation) == pytest.approx((0.947, 0.018, 0.054))
+    assert as_printed("1.47", error=0.03).low == 1.44
+    assert as_printed("1.47", error=0.03).deviation is None  # of an unknown number of networks
+    assert as_printed("49.9%", error=0.05).low == pytest.approx(0.498)  # the digit is wider than the spread
     assert (as_printed("12%").low, as_printed("12%").high) == (0.11, 0.13)
     with pytest.raises(ValueError, match="no number with a last digit"):
         as_printed("inf")
+    with pytest.raises(ValueError, match="needs the number of seeds"):
+        as_printed("94.7%", deviation=5.4)
 
 
 def test_a_range_says_how_it_was_chosen_and_reads_well():
@@ -31,31 +40,96 @@ def test_a_range_says_how_it_was_chosen_and_reads_well():
     assert list(map(str, ranges)) == ["8", "at most 2", "at least -1", "1 to 2", "any value"]
 
 
+def accuracy(agreement, **options):
+    return Claim(EVERYTHING, "accuracy", "90%", Source("jang"), agreement, "higher", **options)
+
+
 def test_the_mean_is_compared_with_a_printed_mean_and_each_network_with_a_count():
-    mean = Claim(EVERYTHING, "accuracy", "90%", Source("jang"), as_printed("90%"), better="higher")
-    assert mean.judge([0.85, 0.95]).verdict == "matches"
-    assert mean.judge([0.85, 0.85]).verdict == "worse"
-    assert mean.judge([0.85, 0.855, 0.845]).verdict == "worse"
-    assert replace(mean, reason="a misprint").judge([0.95, 0.955, 0.945]).reason == "a misprint"
-    undecided = mean.judge([0.6, 0.95, 0.98])  # worse on average, but not beyond what other seeds would change
-    assert undecided.obstacle == "the seeds do not decide it"
-    assert undecided.reason == "other seeds may give 0.599 to 1.09"
-    assert mean.judge([0.1, 0.85, 0.88]).verdict == "worse"  # all of them are
-    row = mean.compare("accuracy", [0.85, 0.95], "85%, 95%")
-    assert (row.successes, row.standard_error) == (0, pytest.approx(0.05))
-    each = replace(mean, agreement=exactly(8))
+    published = accuracy(as_printed("90%", deviation=2.0, seeds=10, high=1.0))
+    assert published.judge([0.85, 0.95, 0.89, 0.9, 0.91]).verdict == "matches"
+    assert published.judge([0.85, 0.855, 0.845]).verdict == "worse"
+    assert replace(published, reason="a misprint").judge([0.97, 0.975, 0.965]).verdict == "better"
+    assert replace(published, reason="a misprint").judge([0.85, 0.855, 0.845]).reason == "a misprint"
+    assert replace(published, better=None).judge([0.85, 0.855, 0.845]).verdict == "differs"
+    row = published.compare("accuracy", [0.85, 0.95, 0.9], "85%, 95%, 90%")
+    assert (row.successes, row.standard_error) == (1, pytest.approx(0.02887, abs=1e-5))
+    assert row.interval == pytest.approx((0.7693, 1.0), abs=1e-4)  # at most 1
+    each = replace(published, agreement=exactly(8))
     assert str(each.judge([8, 7])) == "matches in 1 of 2"
-    assert each.compare("points", [8], "8").standard_error is None
+    assert str(each.judge([8, 8], diverged=1)) == "matches in 2 of 3"
+    one = each.compare("points", [8], "8")
+    assert (one.standard_error, one.interval) == (None, None)
     assert each.compare("points", [8, inf], "8, inf").standard_error is None
+    assert published.compare("accuracy", [0.9, 0.9, inf], "inf").interval is None
+
+
+def test_a_mean_outside_of_the_range_is_compatible_within_the_scatter_of_enough_seeds():
+    published = accuracy(as_printed("90%", deviation=2.0, seeds=10))
+    scattered = [0.6, 0.95, 0.98, 0.8, 0.9]
+    assert published.judge(scattered).verdict == "compatible"
+    assert str(published.judge(scattered, diverged=1)) == "matches in 5 of 6"
+    fewer = published.judge(scattered[:4])
+    assert (fewer.obstacle, fewer.reason) == (
+        "the seeds do not decide it",
+        "4 of 5 networks; others may give 0.545 to 1.12",
+    )
+    assert published.judge([0.899, 0.9, 0.901]).verdict == "matches"  # their whole interval is in the range
+    assert accuracy(as_printed("90%", deviation=2.0, seeds=3)).judge([0.85, 0.95, 0.9]).verdict == "matches"
+    far = accuracy(as_printed("0.002", error=0.001))
+    assert far.judge([1.57, 0.04, 1.09, 0.03, 0.26]).verdict == "better"  # five on one side, whatever their scatter
+    assert far.judge([1.57, 0.002, 1.09, 0.03, 0.26]).verdict == "compatible"
+
+
+def test_few_networks_are_judged_by_the_published_scatter_or_not_at_all():
+    published = accuracy(as_printed("90%", deviation=2.0, seeds=10))
+    assert published.judge([0.80]).verdict == "worse"
+    assert published.judge([0.86]).reason == "one network of 5, below the range"
+    assert (
+        published.judge([0.75, 0.96]).reason == "two networks of 5, below the range"
+    )  # they scatter more than 2 points
+    assert published.judge([0.91, 0.95]).reason == "two networks of 5, above the range"
+    unknown = accuracy(as_printed("90%"))
+    assert (unknown.judge([0.9]).obstacle, unknown.judge([0.1]).obstacle) == (Obstacle.TOO_FEW,) * 2
+    assert unknown.judge([0.9]).reason == "one network of 5, in the range"
+    assert unknown.judge([0.97, 0.97, 0.97]).verdict == "better"
+    assert unknown.judge([0.92, 0.92, 0.92]).obstacle == Obstacle.UNDECIDED  # the source may scatter by its last digit
+    assert replace(unknown, by_construction=True).judge([0.9]).verdict == "matches"
+
+
+@pytest.mark.parametrize(("networks", "published"), [(5, 10), (3, 10), (1, 10), (5, 1)])
+def test_networks_like_the_published_ones_seldom_differ_and_others_do(networks, published):
+    random = Random(0)
+
+    def judge(shift):
+        source, ours = ([random.gauss(0.5, 0.05) for _ in range(number)] for number in (published, networks))
+        spread = {"deviation": 100 * stdev(source), "seeds": published} if published > 1 else {}
+        printed = as_printed(f"{100 * mean(source):.1f}%", **spread)
+        return accuracy(printed).judge([each + shift * 0.05 for each in ours]).verdict.value
+
+    draws = 400
+    same, other = (Counter(judge(shift) for _ in range(draws)) for shift in (0, 3))
+    assert same["better"] + same["worse"] < 0.07 * draws  # 4.6% and three standard errors of 400 draws
+    assert other["matches"] + other["worse"] <= 0.01 * draws
+    if published > 1 and networks >= 5:
+        assert same["matches"] > 0.85 * draws
+        assert other["better"] > 0.98 * draws
+    else:
+        assert other["better"] > 0.4 * draws
 
 
 def test_a_range_that_holds_chance_is_not_compared():
-    claim = Claim(EVERYTHING, "accuracy", "50.3% ± 0.5", Source("jang"), as_printed("50.3%", spread=0.5), chance=0.5)
-    judgement = claim.judge([0.503])
+    claim = accuracy(as_printed("50.3%", deviation=0.5, seeds=10), chance=0.5)
+    guesses = [0.503, 0.5, 0.497, 0.502, 0.503]
+    judgement = claim.judge(guesses)
     assert (judgement.verdict, judgement.obstacle) == ("not compared", "agreement is also reached by chance")
     assert "0.5" in judgement.reason
-    assert replace(claim, chance=0.4).judge([0.503]).verdict == "matches"
-    assert replace(claim, better="higher").judge([0.7]).verdict == "better"  # a guess is no reason to hide it
+    assert claim.judge(guesses, learner=True).verdict == "matches"
+    assert replace(claim, chance=0.4).judge(guesses).verdict == "matches"
+    assert claim.judge([0.56, 0.561, 0.562]).reason == "neither is much above chance, 0.5"
+    assert claim.judge([0.7, 0.71, 0.72]).verdict == "better"  # a guess is no reason to hide it
+    wide = accuracy(as_printed("60%", deviation=18.0, seeds=10), chance=0.5)
+    assert wide.judge([0.6, 0.61, 0.59, 0.6, 0.6]).verdict == "matches"  # clearly no guess
+    assert wide.judge([0.9, 0.5, 0.4, 0.6, 0.6], learner=True).obstacle == "agreement is also reached by chance"
 
 
 def test_a_difference_must_exceed_two_standard_errors_of_the_seeds():

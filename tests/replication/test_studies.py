@@ -146,13 +146,13 @@ def test_a_network_that_diverged_does_not_agree():
     assert count.judge([8, 7], diverged=1).reason == ""  # the network with 7 points has no known cause
     assert count.judge([], diverged=2).verdict == "differs"
     score = Claim(EVERYTHING, "accuracy", 0.96, source, as_printed("0.96"), better="higher")
-    assert score.judge([0.95, 0.97], diverged=2).matching == (2, 4)
+    assert score.judge([0.959, 0.96, 0.961], diverged=2).matching == (3, 5)
     assert (score.judge([], diverged=1).verdict, score.judge([], diverged=1).reason) == (
         "worse",
         "1 of 1 did not stay finite",
     )
-    assert score.judge([0.99], diverged=1).verdict == "differs"  # one is better, one is worse
-    assert score.judge([0.9], diverged=1).verdict == "worse"
+    assert score.judge([1.0, 1.0, 1.0, 1.0], diverged=1).verdict == "differs"  # some are better, one is worse
+    assert score.judge([0.9, 0.9, 0.9, 0.9], diverged=1).verdict == "worse"
     row = score.compare("accuracy", [0.96], "0.96", diverged=1)
     assert (row.successes, row.diverged, row.standard_error) == (1, 1, None)
 
@@ -322,22 +322,25 @@ def test_finished_only_summarises_without_running(tmp_path, monkeypatch):
         run_study("copy-200", "smoke", root=tmp_path, finished_only=True, progress=False)
 
 
-def learned(study, network, preset, **result):
-    trial = next(trial for trial in study.trials(study.presets[preset].settings, (0,)) if trial.name == network)
+def learned(study, network, preset, seed=0, **result):
+    trial = next(trial for trial in study.trials(study.presets[preset].settings, (seed,)) if trial.name == network)
     curve = {"step": [25.0, 50.0, 75.0], "accuracy": [0.2, 0.99, 0.995], "loss": [1.0, 0.1, 0.01]}
     return Finished(trial, {"parameters": 7, "curve": curve, "baseline": 0.5, **result})
 
 
 def test_networks_are_compared_under_the_published_conditions_only():
     for preset, verdict in (("cpu", "matches"), ("smoke", "not compared")):
-        rows = copy_200.STUDY.summarise([learned(copy_200.STUDY, "nnrnn", preset, accuracy=0.995, loss=0.01)])
+        found = {"accuracy": 0.995, "loss": 0.01}
+        rows = copy_200.STUDY.summarise([learned(copy_200.STUDY, "nnrnn", preset, seed, **found) for seed in (0, 1)])
         assert [row.verdict for row in rows[:2]] == [verdict, "not compared"]
         assert rows[-1].verdict == ("differs" if preset == "cpu" else "not compared")  # a baseline of 0.5
         assert rows[0].published == "solves it"
         assert ("other conditions" in rows[0].remark) == (preset == "smoke")
-        assert rows[1].ours == "50"
-    rows = copy_200.STUDY.summarise([learned(copy_200.STUDY, "rnn", "cpu", accuracy=0.9, loss=0.01)])
-    assert rows[0].verdict == "better"
+        assert rows[1].ours == "50, 50"
+    both = [learned(copy_200.STUDY, "rnn", "cpu", seed, accuracy=0.9, loss=0.01) for seed in (0, 1)]
+    assert copy_200.STUDY.summarise(both)[0].verdict == "better"
+    alone = copy_200.STUDY.summarise(both[:1])[0].judgement
+    assert (alone.obstacle, alone.reason) == (Obstacle.TOO_FEW, "one network, outside of the range")
 
 
 def test_a_network_that_diverges_is_counted_and_drawn(tmp_path, monkeypatch):

@@ -631,8 +631,8 @@ def test_playing_in_parallel_equals_playing_alone(past):
 # the study
 
 
-def minigrid_result(network, preset="cpu", after=(0.95, 0.4), error=0.004, **more):
-    trials = study.STUDY.trials(study.STUDY.presets[preset].settings, (0,))
+def minigrid_result(network, preset="cpu", after=(0.95, 0.4), seed=0, error=0.004, **more):
+    trials = study.STUDY.trials(study.STUDY.presets[preset].settings, (seed,))
     trial = next(trial for trial in trials if trial.name == f"DoorKey-5x5, {network}")
     counts = {"parameters": 7, "steps": trial.settings["ppo"]["steps"], "episodes": 9, "seconds": 12.0}
     rewards = {"random": (0.1, 0.0), "after": after}
@@ -647,25 +647,11 @@ def test_rewards_are_compared_after_as_many_steps_as_published():
     assert [(row.published, row.ours) for row in few[:2]] == [("0.93", "0.95 ± 0.00"), ("0.44", "0.40 ± 0.00")]
     assert {row.verdict for row in few} == {"not compared"}
     assert "other conditions than published" in few[0].remark
-    assert [row.verdict for row in many] == ["better", "worse", "not compared"]
-    far = study.STUDY.summarise([minigrid_result("memlstm", "paper", after=(0.94, 0.5))])
+    assert [row.judgement.reason for row in many[:2]] == [
+        f"one network of 5, {at} the range" for at in ("above", "below")
+    ]
+    far = study.STUDY.summarise([minigrid_result("memlstm", "paper", (0.94, 0.5), seed) for seed in range(3)])
     assert [row.verdict for row in far[:2]] == ["matches", "better"]
-
-
-@pytest.mark.parametrize(
-    ("mean", "error", "verdict"),
-    [
-        (0.31, 0.004, "matches"),  # as published
-        (0.31, 0.04, "not compared"),  # other episodes may give 0.23 to 0.39
-        (0.37, 0.04, "not compared"),
-        (0.43, 0.04, "better"),
-        (0.19, 0.04, "worse"),
-    ],
-)
-def test_verdicts_allow_for_the_error_of_the_test_episodes(mean, error, verdict):
-    result = minigrid_result("memlstm", "paper", after=(0.94, mean), error=error)
-    row = study.STUDY.summarise([result])[1]
-    assert (row.published, row.verdict) == ("0.31", verdict)
 
 
 def test_a_reward_that_no_guess_can_reach_is_explained():
@@ -677,9 +663,9 @@ def test_a_reward_that_no_guess_can_reach_is_explained():
         ("MemoryS7", {}, [False, False]),  # the agent sees its target
     ):
         trial = next(trial for trial in trials if trial.name == f"{room}, rellstm")
-        trial = replace(trial, settings=trial.settings | more)
-        result = minigrid_result("rellstm", after=(0.1, 0.1)).result
-        rows = study.STUDY.summarise([Finished(trial, result | {"steps": 5_000_000})])[:2]
+        result = minigrid_result("rellstm", after=(0.1, 0.1)).result | {"steps": 5_000_000}
+        trials_of = [replace(trial, settings=trial.settings | more, seed=seed) for seed in range(3)]
+        rows = study.STUDY.summarise([Finished(each, result) for each in trials_of])[:2]
         assert [row.verdict for row in rows] == ["worse", "worse"]
         assert ["a guess succeeds in at most" in row.judgement.reason for row in rows] == explained
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from decimal import Decimal
-from math import inf, isinf
+from math import inf, isinf, sqrt
 
 LAST_DIGIT = "one unit of the last printed digit"
 PUBLISHED_SPREAD = "the published spread"
 COUNT = "the printed count"
+SHARE = (0.0, 1.0)
+"""Lowest and highest value of a share, such as an accuracy."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,16 @@ class Agreement:
     """How the range was chosen."""
     of_mean: bool = False
     """Whether the mean over the seeds must be in the range, as for a published mean, instead of every network."""
+    seeds: int | None = None
+    """Number of networks behind the published value; None if the source does not state it."""
+    published: float | None = None
+    """Published mean; None if the source states a range or only words."""
+    error: float | None = None
+    """Published standard error of the mean; None if the source does not state its spread."""
+    unit: float = 0.0
+    """One unit of the last printed digit."""
+    limits: tuple[float, float] = (-inf, inf)
+    """Lowest and highest possible value of the quantity."""
 
     def __post_init__(self) -> None:
         if not self.low <= self.high or not self.chosen:
@@ -32,6 +44,11 @@ class Agreement:
 
     def __contains__(self, value: float) -> bool:
         return self.low <= value <= self.high
+
+    @property
+    def deviation(self) -> float | None:
+        """Published standard deviation of the networks; None if the source does not state it."""
+        return None if self.error is None or self.seeds is None else self.error * sqrt(self.seeds)
 
     def __str__(self) -> str:
         if self.low == self.high:
@@ -41,9 +58,9 @@ class Agreement:
         return f"at most {self.high:g}" if isinf(self.low) else f"{self.low:g} to {self.high:g}"
 
 
-def chosen(low: float, high: float, how: str, *, of_mean: bool = False) -> Agreement:
+def chosen(low: float, high: float, how: str, *, of_mean: bool = False, seeds: int | None = None) -> Agreement:
     """Return a range that the study has chosen; `how` says why it ends where it does."""
-    return Agreement(low, high, how, of_mean)
+    return Agreement(low, high, how, of_mean, seeds)
 
 
 def exactly(count: float, how: str = COUNT) -> Agreement:
@@ -51,26 +68,41 @@ def exactly(count: float, how: str = COUNT) -> Agreement:
     return Agreement(count, count, how)
 
 
-def at_most(bound: float, how: str, *, of_mean: bool = False) -> Agreement:
+def at_most(bound: float, how: str, *, of_mean: bool = False, seeds: int | None = None) -> Agreement:
     """Return all values up to a bound."""
-    return Agreement(-inf, bound, how, of_mean)
+    return Agreement(-inf, bound, how, of_mean, seeds)
 
 
-def at_least(bound: float, how: str, *, of_mean: bool = False) -> Agreement:
+def at_least(bound: float, how: str) -> Agreement:
     """Return all values from a bound on."""
-    return Agreement(bound, inf, how, of_mean)
+    return Agreement(bound, inf, how)
 
 
-def as_printed(number: str, spread: float | None = None, *, low: float = -inf, high: float = inf) -> Agreement:
+def mean_share(least: float, how: str, seeds: int | None = None) -> Agreement:
+    """Return all mean accuracies, or other shares, from a bound on; `seeds` is their number in the source."""
+    return Agreement(least, inf, how, of_mean=True, seeds=seeds, limits=SHARE)
+
+
+def as_printed(
+    number: str,
+    *,
+    deviation: float | None = None,
+    error: float | None = None,
+    seeds: int | None = None,
+    low: float = -inf,
+    high: float = inf,
+) -> Agreement:
     """Return the range around a printed mean: the published spread, or one unit of its last digit if that is larger.
 
     Args:
         number: the printed number, such as "1.47" or "96.6%"; a percentage becomes a share.
-        spread: published deviation or standard error, in the unit of the number.
+        deviation: published standard deviation of the networks, in the unit of the number; it needs `seeds`.
+        error: published standard error of the mean, in the unit of the number, if no deviation is published.
+        seeds: number of networks behind the number, if the source states it.
         low: lowest possible value of the quantity.
         high: highest possible value of the quantity.
 
-    >>> print(as_printed("96.6%"), "|", as_printed("94.7%", spread=5.4, high=1.0))
+    >>> print(as_printed("96.6%"), "|", as_printed("94.7%", deviation=5.4, seeds=10, high=1.0))
     0.965 to 0.967 | 0.893 to 1
 
     """
@@ -78,10 +110,23 @@ def as_printed(number: str, spread: float | None = None, *, low: float = -inf, h
     exponent = Decimal(digits).as_tuple().exponent
     if not isinstance(exponent, int):
         raise ValueError(f"{number!r} is no number with a last digit.")
-    unit = Decimal(1).scaleb(exponent)
+    unit, scale = Decimal(1).scaleb(exponent), Decimal("0.01") if percent else Decimal(1)
+    spread = deviation if error is None else error
     wider = spread is not None and Decimal(str(spread)) > unit
     off = Decimal(str(spread)) if wider else unit
-    scale = Decimal("0.01") if percent else Decimal(1)
     ends = (Decimal(digits) - off) * scale, (Decimal(digits) + off) * scale
-    how = PUBLISHED_SPREAD if wider else LAST_DIGIT
-    return Agreement(max(low, float(ends[0])), min(high, float(ends[1])), how, of_mean=True)
+    if deviation is not None:
+        if seeds is None:
+            raise ValueError(f"The deviation of {number} needs the number of seeds.")
+        error = deviation / sqrt(seeds)
+    return Agreement(
+        max(low, float(ends[0])),
+        min(high, float(ends[1])),
+        PUBLISHED_SPREAD if wider else LAST_DIGIT,
+        of_mean=True,
+        seeds=seeds,
+        published=float(Decimal(digits) * scale),
+        error=None if error is None else error * float(scale),
+        unit=float(unit * scale),
+        limits=(low, high),
+    )

@@ -10,10 +10,14 @@ from typing import Literal
 
 from mnemoscope.registry.citations import Source
 from mnemoscope.replication.agreement import Agreement
-from mnemoscope.replication.means import FEWEST, measure_mean
-from mnemoscope.replication.verdicts import DIVERGED, Judgement, Obstacle, Verdict, not_compared
+from mnemoscope.replication.means import FEWEST, judge_mean, mean_interval
+from mnemoscope.replication.verdicts import AGREEING, APART, DIVERGED, Judgement, Obstacle, Verdict, not_compared
 
 Value = float | str
+NOT_LEARNED = 0.02
+"""Largest distance of an accuracy from a guess, two points, at which a network has not learned a task."""
+LEARNED = 0.1
+"""Accuracy above chance below which a network has learned little."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +78,7 @@ class Claim:
     reason: str = ""
     """Why our measurement cannot match, where that is known: a misprint, an error in a proof."""
     chance: float | None = None
-    """Value that a network reaches by guessing, for a claim that says little if this value agrees with it."""
+    """Accuracy that a network reaches by guessing, for a claim that says little if this value agrees with it."""
     by_construction: bool = False
     """Whether the code could not run otherwise: a number of parameters, a proven bound. Such claims are counted apart.
     """
@@ -88,57 +92,81 @@ class Claim:
         """
         return ": ".join(filter(None, (self.subject.name, self.quantity)))
 
-    def judge(self, measured: Sequence[float], diverged: int = 0) -> Judgement:
-        """Compare the measured values, one per network, or their mean with the range of agreement.
+    def judge(self, measured: Sequence[float], diverged: int = 0, *, learner: bool = False) -> Judgement:
+        """Compare the mean of the measured values (`judge_mean`), or each of them, with the range of agreement.
 
-        A network that diverged has no value, and counts as one that does not agree. A mean outside the range does not
-        decide it if other seeds may give one inside (`SeedMean.judge`), unless all networks are on the same side.
+        Args:
+            measured: one value per network.
+            diverged: number of further networks without a value, which count as networks that do not agree.
+            learner: whether the network is known to learn other tasks, so that guessing at this one says something.
 
         >>> from mnemoscope.replication.agreement import as_printed, exactly
         >>> source = Source("jang", "Fig 6")
         >>> print(Claim(EVERYTHING, "stable fixed points", 8, source, exactly(8)).judge([8, 7, 8]))
         matches in 2 of 3
         >>> accuracy = Claim(EVERYTHING, "accuracy", 0.96, source, as_printed("0.96"), better="higher")
-        >>> print(accuracy.judge([0.93, 0.94]))
+        >>> print(accuracy.judge([0.7, 0.71, 0.72]))
         worse
-        >>> print(accuracy.judge([0.95, 0.97], diverged=1))
-        matches in 2 of 3
+        >>> print(accuracy.judge([0.959, 0.96, 0.961], diverged=1))
+        matches in 3 of 4
         >>> accuracy.judge([0.8, 0.97, 0.99]).reason
-        'other seeds may give 0.799 to 1.04'
+        '3 of 5 networks; others may give 0.647 to 1.19'
+
         """
         if self.agreement is None:
             return not_compared(Obstacle.NO_NUMBER)
         if not measured and not diverged:
             return not_compared(Obstacle.NOT_MEASURED)
-        of_mean = self.agreement.of_mean and len(measured) > 0
-        values = [mean(measured)] if of_mean else measured
-        count = sum(value in self.agreement for value in values)
-        if count and self.chance is not None and self.chance in self.agreement:
-            return not_compared(Obstacle.CHANCE, f"a guess, {self.chance:.3g}, is in the range {self.agreement}")
-        if of_mean and not count and not diverged and self._on_both_sides(measured):
-            judgement = measure_mean(measured).judge(self.agreement, in_percent=False)
-            if judgement.obstacle is Obstacle.UNDECIDED:
-                return judgement
-        if count == len(values) and not diverged:
+        stable = [value for value in measured if isfinite(value)]
+        if self.agreement.of_mean and stable and not self.by_construction:
+            judgement = self._judge_mean(stable, diverged + len(measured) - len(stable))
+        else:
+            judgement = self._judge_each(measured, diverged)
+        return self._unless_guessed(judgement, stable, learner)
+
+    def _judge_mean(self, measured: Sequence[float], diverged: int) -> Judgement:
+        assert self.agreement is not None
+        judgement = judge_mean(self.agreement, measured, self.better)
+        if diverged and judgement.verdict in AGREEING:
+            number = len(measured) + diverged
+            return Judgement(Verdict.IN_PART, f"{diverged} of {number} {DIVERGED}", (len(measured), number))
+        if diverged and judgement.verdict is Verdict.BETTER:
+            return Judgement(Verdict.DIFFERS, self.reason)
+        return replace(judgement, reason=self.reason) if judgement.verdict in APART else judgement
+
+    def _judge_each(self, measured: Sequence[float], diverged: int) -> Judgement:
+        assert self.agreement is not None
+        count, number = sum(value in self.agreement for value in measured), len(measured) + diverged
+        if count == number:
             return Judgement(Verdict.MATCHES)
-        reason = self.reason
-        if count == len(values):  # only the networks without a value do not agree
-            reason = f"{diverged} of {len(measured) + diverged} {DIVERGED}"
+        # Only networks without a value may disagree.
+        reason = f"{diverged} of {number} {DIVERGED}" if count == len(measured) else self.reason
         if count:
-            matching = len(measured) if of_mean else count
-            return Judgement(Verdict.IN_PART, reason, (matching, len(measured) + diverged))
-        sides = {"higher" if value > self.agreement.high else "lower" for value in values}
+            return Judgement(Verdict.IN_PART, reason, (count, number))
+        sides = {"higher" if value > self.agreement.high else "lower" for value in measured}
         if diverged and self.better is not None:
             sides.add("lower" if self.better == "higher" else "higher")
         if self.better is None or len(sides) > 1:
             return Judgement(Verdict.DIFFERS, reason)
         return Judgement(Verdict.BETTER if self.better in sides else Verdict.WORSE, reason)
 
-    def _on_both_sides(self, measured: Sequence[float]) -> bool:
-        """Whether three or more networks are not all above the range of agreement, nor all below it."""
-        assert self.agreement is not None
-        low, high = self.agreement.low, self.agreement.high
-        return len(measured) >= FEWEST and min(measured) <= high and max(measured) >= low
+    def _unless_guessed(self, judgement: Judgement, measured: Sequence[float], learner: bool) -> Judgement:
+        """Return the judgement, unless networks that only guess would get the same one.
+
+        A guess in the range of agreement says nothing, unless our network is a learner and the published one guessed
+        too. Nor does a difference between two networks that have both learned little.
+        """
+        if self.chance is None or self.agreement is None or not measured:
+            return judgement
+        published = self.agreement.low if self.agreement.published is None else self.agreement.published
+        if judgement.verdict in AGREEING and self.chance in self.agreement:
+            low, high = mean_interval(measured)
+            guessed = low <= self.chance <= high
+            if guessed and not (learner and abs(published - self.chance) <= NOT_LEARNED):
+                return not_compared(Obstacle.CHANCE, f"a guess, {self.chance:.3g}, is in the range {self.agreement}")
+        elif judgement.verdict in (Verdict.BETTER, *APART) and max(published, mean(measured)) < self.chance + LEARNED:
+            return not_compared(Obstacle.CHANCE, f"neither is much above chance, {self.chance:.3g}")
+        return judgement
 
     def compare(self, quantity: str, measured: Sequence[float], ours: str, remark: str = "", diverged: int = 0) -> Row:
         """Return the row that puts the measured values, as the text `ours`, next to this claim."""
@@ -198,6 +226,15 @@ class Row:
         if len(self.measured) < 2 or not all(map(isfinite, self.measured)):
             return None
         return stdev(self.measured) / sqrt(len(self.measured))
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Interval of the mean over the networks (`mean_interval`), if their mean is compared; None for too few."""
+        if self.claim is None or self.claim.agreement is None or not self.claim.agreement.of_mean:
+            return None
+        if len(self.measured) < FEWEST or not all(map(isfinite, self.measured)):
+            return None
+        return mean_interval(self.measured, self.claim.agreement.limits)
 
 
 def unpublished(quantity: str, ours: str, remark: str = "") -> Row:

@@ -21,6 +21,8 @@ class ComputedStudy(Study):
     The settings of a preset are `cases`, a table from subjects (or names) to the arguments of `compute`.
     """
 
+    seeded = False
+
     def run(self, trial: Trial, folder: Path, progress: bool) -> dict[str, Any]:
         return self.compute(torch.Generator().manual_seed(trial.seed), **trial.settings)
 

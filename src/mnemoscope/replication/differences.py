@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import inf, sqrt
-from statistics import NormalDist, mean, variance
+from statistics import mean, variance
 
 from mnemoscope.replication.claims import Claim, Row
+from mnemoscope.replication.means import t_reach
 from mnemoscope.replication.verdicts import Judgement, Obstacle, Verdict, not_compared
-
-TWO_ERRORS = 1 - NormalDist().cdf(2.0)
-"""Probability that a normal number lies more than two standard errors above its mean: 2.3%."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +43,7 @@ class Difference:
         no worse if the whole range is above `least` (0 or below). The claim fails if the whole range is below `least`.
         """
         if self.error is None:
-            return not_compared(Obstacle.UNDECIDED, "a single seed has no standard error")
+            return not_compared(Obstacle.TOO_FEW, "a single seed has no standard error")
         if self.gain >= least and self.low >= min(least, 0.0):
             return Judgement(Verdict.MATCHES)
         if self.high < least:
@@ -100,6 +98,4 @@ def measure_difference(
     if squared == 0.0:
         return Difference(gain, 0.0, 2.0)
     freedom = squared**2 / sum(each**2 / (len(values) - 1) for each, (values, _) in zip(variances, shares, strict=True))
-    from scipy.stats import t  # takes a third of a second
-
-    return Difference(gain, sqrt(squared), float(t.isf(TWO_ERRORS / comparisons, freedom)))
+    return Difference(gain, sqrt(squared), t_reach(freedom, comparisons))

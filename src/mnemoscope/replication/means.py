@@ -1,70 +1,145 @@
-"""Means over seeds against a range of agreement, beyond what other seeds would change."""
+"""The rule by which means over seeds agree with a published value; docs/verdicts.md explains it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from math import inf, isinf, sqrt
-from statistics import mean, stdev
+from functools import cache
+from math import inf, sqrt
+from statistics import NormalDist, mean, stdev
 from typing import Literal
 
-from mnemoscope.replication.agreement import Agreement
+from mnemoscope.replication.agreement import SHARE, Agreement
 from mnemoscope.replication.verdicts import Judgement, Obstacle, Verdict, not_compared
 
+ENOUGH = 5
+"""Networks whose mean decides, if the source has more or does not state how many it has."""
 FEWEST = 3
-"""Seeds from which a mean is judged."""
+"""Networks from which their scatter is estimated."""
+TWO_ERRORS = 1 - NormalDist().cdf(2.0)
+"""Probability that a normal number lies more than two standard errors above its mean: 2.3%, 4.6% for both sides."""
 
 
-@dataclass(frozen=True)
-class SeedMean:
-    """Mean over the seeds, and the range in which it would lie with other seeds."""
+def judge_mean(
+    agreement: Agreement,
+    values: Sequence[float],
+    better: Literal["higher", "lower"] | None = None,
+) -> Judgement:
+    """Judge the mean of values, one per network.
 
-    value: float
-    reach: float
-    """Distance to each end of the range: two standard errors; infinite for fewer than three seeds."""
+    1. It differs if it is outside of the range of agreement, and further from the published value than the scatter of
+       the seeds on both sides allows (`differs`).
+    2. Otherwise it decides if it is the mean of enough networks: as many as the source has, or `ENOUGH`. In the range
+       it matches; outside it is compatible.
+    3. Fewer networks match if their interval (`mean_interval`) is in the range, and decide nothing otherwise.
 
-    @property
-    def low(self) -> float:
-        """Lowest mean that other seeds may give."""
-        return self.value - self.reach
+    Args:
+        agreement: the range of agreement, and what the source states about its seeds.
+        values: the measured values, at least one.
+        better: the better side of the range, if there is one.
 
-    @property
-    def high(self) -> float:
-        """Highest mean that other seeds may give."""
-        return self.value + self.reach
+    >>> from mnemoscope.replication.agreement import as_printed
+    >>> published = as_printed("60.9%", deviation=18.0, seeds=10, low=0.0, high=1.0)
+    >>> judge_mean(published, [0.6, 0.65, 0.55, 0.62, 0.58]).verdict.value
+    'matches'
+    >>> judge_mean(published, [0.495, 0.901, 0.5]).reason
+    '3 of 5 networks; others may give 2.3% to 100.0%'
 
-    def judge(
-        self, agreement: Agreement, better: Literal["higher", "lower"] | None = None, *, in_percent: bool = True
-    ) -> Judgement:
-        """Judge whether the mean agrees with a published one, as far as the seeds decide it.
-
-        A mean agrees with a range if it lies in it and if other seeds would move it by at most half of the range. It
-        agrees with a half-line, such as "at least 98%", if all of its range lies there. It differs if all of its range
-        lies outside. `in_percent` says that the values are shares.
-
-        >>> from mnemoscope.replication.agreement import as_printed
-        >>> published = as_printed("60.9%", spread=18.0)
-        >>> measure_mean([0.6, 0.65, 0.55]).judge(published).verdict.value
-        'matches'
-        >>> measure_mean([0.495, 0.901, 0.5]).judge(published).reason
-        'other seeds may give 36.3% to 90.1%'
-        """
-        if isinf(self.reach):
-            return not_compared(Obstacle.UNDECIDED, f"the scatter of fewer than {FEWEST} seeds is unknown")
-        if self.high < agreement.low or self.low > agreement.high:
-            side = "lower" if self.high < agreement.low else "higher"
-            if better is None:
-                return Judgement(Verdict.DIFFERS)
-            return Judgement(Verdict.BETTER if side == better else Verdict.WORSE)
-        half = (agreement.high - agreement.low) / 2
-        decided = self.reach <= half if not isinf(half) else self.low in agreement and self.high in agreement
-        if self.value in agreement and decided:
-            return Judgement(Verdict.MATCHES)
-        low, high = (f"{100 * end:.1f}%" if in_percent else f"{end:.3g}" for end in (self.low, self.high))
-        return not_compared(Obstacle.UNDECIDED, f"other seeds may give {low} to {high}")
+    """
+    value = mean(values)
+    inside = value in agreement
+    if differs(agreement, values):
+        if better is None:
+            return Judgement(Verdict.DIFFERS)
+        higher = value > agreement.high
+        return Judgement(Verdict.BETTER if higher == (better == "higher") else Verdict.WORSE)
+    if len(values) >= (needed := networks_needed(agreement)):
+        return Judgement(Verdict.MATCHES if inside else Verdict.COMPATIBLE)
+    low, high = mean_interval(values, agreement.limits)
+    if inside and low in agreement and high in agreement:
+        return Judgement(Verdict.MATCHES)
+    if len(values) < FEWEST:
+        where = "in the range" if inside else "above the range" if value > agreement.high else "below the range"
+        networks = "one network" if len(values) == 1 else "two networks"
+        return not_compared(Obstacle.TOO_FEW, f"{networks} of {needed}, {where}")
+    in_percent = agreement.limits == SHARE
+    low_text, high_text = (f"{100 * end:.1f}%" if in_percent else f"{end:.3g}" for end in (low, high))
+    return not_compared(
+        Obstacle.UNDECIDED, f"{len(values)} of {needed} networks; others may give {low_text} to {high_text}"
+    )
 
 
-def measure_mean(values: Sequence[float]) -> SeedMean:
-    """Return the mean of values, one per seed, with two standard errors to each side."""
-    reach = inf if len(values) < FEWEST else 2 * stdev(values) / sqrt(len(values))
-    return SeedMean(mean(values), reach)
+def networks_needed(agreement: Agreement) -> int:
+    """Return how many networks decide by their mean: as many as the source has, at most `ENOUGH`."""
+    return ENOUGH if agreement.seeds is None else min(agreement.seeds, ENOUGH)
+
+
+def mean_interval(values: Sequence[float], limits: tuple[float, float] = (-inf, inf)) -> tuple[float, float]:
+    """Return Student's interval of the mean with the probability of two standard errors, 95%, within the limits.
+
+    For fewer than three networks it has no ends but the limits, which are the least and the largest possible value.
+
+    >>> [round(end, 3) for end in mean_interval([0.9, 0.92, 0.94])]
+    [0.868, 0.972]
+    """
+    if len(values) < FEWEST:
+        return limits
+    value, reach = mean(values), t_reach(len(values) - 1) * stdev(values) / sqrt(len(values))
+    return max(limits[0], value - reach), min(limits[1], value + reach)
+
+
+def differs(agreement: Agreement, values: Sequence[float]) -> bool:
+    """Whether a mean is outside of the range of agreement by more than the scatter of the seeds explains.
+
+    Either the means differ by more than Welch's t test allows (`scatter_reach`); or, since a few networks that fail
+    may stretch the scatter, each of at least five networks is outside of the range and of the interval of the published
+    mean, on the same side. If half of all networks were on either side, five would be on one side in 6% of cases.
+    """
+    value = mean(values)
+    if value in agreement:
+        return False
+    high = value > agreement.high
+    end = agreement.high if high else agreement.low
+    published = end if agreement.published is None else agreement.published
+    if abs(value - published) > scatter_reach(agreement, values):
+        return True
+    if agreement.error is None or len(values) < ENOUGH:
+        return False
+    reach = max(abs(end - published), t_reach(_degrees(agreement)) * agreement.error)
+    return min(values) > published + reach if high else max(values) < published - reach
+
+
+def scatter_reach(agreement: Agreement, values: Sequence[float]) -> float:
+    """Return the largest difference of the two means that the scatter of the seeds explains, by Welch's t test.
+
+    A side whose scatter is unknown is taken to scatter like the other: fewer than three networks of ours, unless they
+    are further apart, and a source that states no spread. Such a source scatters by at least one unit of its last
+    digit, and if it does not state how many networks it has, it has one. The reach is infinite if the scatter of both
+    sides is unknown.
+    """
+    number, published = len(values), agreement.seeds or 1
+    ours = stdev(values) if number > 1 else 0.0
+    if number < FEWEST:
+        if agreement.deviation is None:
+            return inf
+        return t_reach(_degrees(agreement)) * max(ours, agreement.deviation) * sqrt(1 / number + 1 / published)
+    if agreement.error is None:
+        return t_reach(number - 1) * sqrt(ours**2 / number + max(ours, agreement.unit) ** 2 / published)
+    first, second = ours**2 / number, max(agreement.error, agreement.unit / sqrt(published)) ** 2
+    freedom = (first + second) ** 2 / (first**2 / (number - 1) + second**2 / _degrees(agreement))
+    return t_reach(freedom) * sqrt(first + second)
+
+
+def _degrees(agreement: Agreement) -> int:
+    """Return the degrees of freedom of the published spread: that of two networks if their number is not stated."""
+    return 1 if agreement.seeds is None else agreement.seeds - 1
+
+
+@cache
+def t_reach(freedom: float, comparisons: int = 1) -> float:
+    """Return the standard errors to each side of Student's interval; two for many degrees of freedom.
+
+    Of several comparisons together, the probability that one is outside by chance stays that of one (Bonferroni).
+    """
+    from scipy.stats import t  # takes a third of a second
+
+    return float(t.isf(TWO_ERRORS / comparisons, freedom))

@@ -15,6 +15,8 @@ from mnemoscope.replication.run_list import PlannedRun
 from mnemoscope.replication.study import Study
 from mnemoscope.replication.trial_files import subject_as_json
 from mnemoscope.replication.verdicts import (
+    AGREEING,
+    APART,
     DIVERGED,
     OTHER_RECIPE,
     UNDECIDED_FOR,
@@ -36,8 +38,6 @@ OF_CONDITIONS = (
     Obstacle.NOT_MEASURED,
 )
 """Obstacles that are known before the result: another preset may be without them."""
-APART = (Verdict.WORSE, Verdict.IN_PART, Verdict.DIFFERS)
-"""Verdicts on measurements that need a cause."""
 DISTANCES = {"published": 0, "paper": 1, "smoke": 3}
 """How far a preset is from the published conditions; that of the others is 2."""
 
@@ -61,13 +61,15 @@ class Line:
 
     @property
     def seeds(self) -> str:
-        """How many networks agree with the claim, of how many, how many diverged, and the standard error."""
+        """How many networks agree with the claim, of how many, how many diverged, standard error and interval."""
         if self.row is None or not self.networks:
             return ""
         successes, error = self.row.successes, self.row.standard_error
         parts = [f"{self.networks}" if successes is None else f"{successes} of {self.networks}"]
         parts += [f"{self.row.diverged} diverged"] if self.row.diverged else []
-        return ", ".join([*parts, *([] if error is None else [f"± {error:.2g}"])])
+        parts += [] if error is None else [f"± {error:.2g}"]
+        interval = self.row.interval
+        return ", ".join(parts) + ("" if interval is None else f"; {interval[0]:.3g} to {interval[1]:.3g}")
 
     @property
     def networks(self) -> int:
@@ -184,10 +186,12 @@ class Scoreboard:
         known = len(apart) - unknown - untested
         return (
             f"Of {len(published)} published numbers and statements, {len(compared)} are compared: "
-            f"{count[Verdict.MATCHES]} match ({ours} of them by our own recipe), {count[Verdict.BETTER]} are better, "
-            f"{count[Verdict.WORSE]} are worse, {count[Verdict.IN_PART]} match in part and {count[Verdict.DIFFERS]} "
-            f"differ. Of these last {len(apart)}, the cause is known for {known}, unknown for {unknown}, and untested "
-            f"for {untested}: another recipe, divergence, or seeds that decide it for some networks only. "
+            f"{count[Verdict.MATCHES]} match ({ours} of them by our own recipe), {count[Verdict.COMPATIBLE]} are "
+            "compatible (outside of the range of agreement, within the scatter of the seeds), "
+            f"{count[Verdict.BETTER]} are better, {count[Verdict.WORSE]} are worse, {count[Verdict.IN_PART]} match in "
+            f"part and {count[Verdict.DIFFERS]} differ. Of these last {len(apart)}, the cause is known for {known}, "
+            f"unknown for {unknown}, and untested for {untested}: another recipe, divergence, or seeds that decide it "
+            "for some networks only. "
         ) + self._not_compared(published)
 
     def _not_compared(self, published: Sequence[Item]) -> str:
@@ -278,6 +282,8 @@ def _item(study: Study, claim: Claim, results: Sequence[PresetResults], planned:
     )
     lines = [line for line in lines if line.results is shown] or [_without_measurement(study, claim, results, quickest)]
     verdicts = {line.verdict for line in lines if line.verdict.compared} or {line.verdict for line in lines}
+    if verdicts == {*AGREEING}:
+        verdicts = {Verdict.COMPATIBLE}
     return Item(study.name, claim, verdicts.pop() if len(verdicts) == 1 else Verdict.IN_PART, tuple(lines))
 
 

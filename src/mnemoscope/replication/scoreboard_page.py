@@ -24,10 +24,11 @@ MARKS = ("<!-- scoreboard -->", "<!-- end of scoreboard -->")
 LEAD = (
     "Each line has one published number or statement, the range of measured values that agree with it, and the "
     "measurement of the preset nearest to it. The networks are those within the range, of all that were measured, with "
-    "the standard error of their mean; a network whose training diverged counts as one that does not agree. Networks "
-    "marked 'by our recipe' were trained by other settings than the published ones, which the page of a study lists. "
-    "It also says how each range was chosen. Networks on another task, or that have not solved it in a shorter "
-    "training, are not compared. A command links to its measurements; without a link, it would make them."
+    "the standard error of their mean and, where the mean is compared, its interval of 95%. A network whose training "
+    "diverged counts as one that does not agree. Networks marked 'by our recipe' were trained by other settings than "
+    "the published ones, which the page of a study lists. It also says how each range was chosen. Networks on another "
+    "task, or that have not solved it in a shorter training, are not compared. A command links to its measurements; "
+    "without a link, it would make them."
 )
 _ABOUT = {
     "karuvally2023": "Variables in the weights of recurrent networks, and the episodic memory behind them.",
@@ -77,7 +78,8 @@ def write_scoreboard(path: str | Path, board: Scoreboard) -> Path:
 def write_markdown(path: str | Path, board: Scoreboard) -> Path:
     """Write the tables as one Markdown file, with relative links to the results."""
     path = Path(path)
-    lines = ["# Scoreboard", "", board.summary(), "", LEAD, "", f"Written by `{COMMAND}`.", ""]
+    rule = "[How a verdict is reached](docs/verdicts.md) explains the rule."
+    lines = ["# Scoreboard", "", board.summary(), "", f"{LEAD} {rule}", "", f"Written by `{COMMAND}`.", ""]
     lines += _table(("source", *Verdict, "all"), _by_work(board))
     for work in board.works():
         lines += ["", f"## {heading(work)}", "", *([_ABOUT[work]] if work in _ABOUT else [])]

@@ -10,7 +10,7 @@ from mnemoscope.config.run_config import RunConfig, changed
 from mnemoscope.replication.claims import Claim, Row, with_reason
 from mnemoscope.replication.learning_study import LearningStudy, finite
 from mnemoscope.replication.study import Finished, Trial, count_diverged
-from mnemoscope.replication.verdicts import OTHER_RECIPE, Obstacle, Verdict
+from mnemoscope.replication.verdicts import AGREEING, APART, OTHER_RECIPE, Obstacle, Verdict
 
 RECIPE = (
     "hidden_size",
@@ -69,7 +69,7 @@ class SolvingStudy(LearningStudy):
         unsolved = [not (self.solved(each.result) or self.trained_as_long(each)) for each in stable]
         if not any(unsolved):
             row = super().compare(trials, claim, measured, ours, remark, quantity, diverged=diverged)
-            explained = row.verdict is Verdict.MATCHES or row.judgement.reason or not other
+            explained = row.verdict in AGREEING or row.judgement.reason or not other
             return row if explained else with_reason(row, f"{OTHER_RECIPE}: {other}")
         missing = count_diverged(trials) if diverged is None else diverged
         if claim.judge(measured, missing).verdict is Verdict.BETTER:
@@ -82,7 +82,8 @@ class SolvingStudy(LearningStudy):
             reason = (
                 f"{OTHER_RECIPE}: {sum(unsolved)} of {len(trials)} had not solved the task after {most:,} iterations"
             )
-            return replace(with_reason(row, reason), measured=tuple(measured), diverged=missing - sum(unsolved))
+            row = with_reason(row, reason) if row.verdict in APART else row
+            return replace(row, measured=tuple(measured), diverged=missing - sum(unsolved))
         too_short = f"{most:,} iterations; {steps:,} were published"
         return claim.not_compared(quantity, ours, remark, Obstacle.SHORTER_TRAINING, too_short, measured, missing)
 

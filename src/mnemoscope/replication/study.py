@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from mnemoscope.config.hashing import without_later_defaults
 from mnemoscope.replication.claims import EVERYTHING, Claim, Row, Subject, as_subject
-from mnemoscope.replication.verdicts import Obstacle
+from mnemoscope.replication.verdicts import DIVERGED, Judgement, Obstacle, Verdict, not_compared
 from mnemoscope.training.run_folder import environment
 
 if TYPE_CHECKING:
@@ -73,6 +73,9 @@ class Study(ABC):
     """Names of the lenses that its trials use."""
     caption: str = ""
     """Caption of the figure."""
+    seeded: bool = True
+    """Whether a measurement depends on the seed, as that of a trained network does, so that one alone decides nothing.
+    """
     resumes: bool = False
     """Whether an interrupted trial leaves a checkpoint, from which it continues when it is run again."""
 
@@ -148,6 +151,8 @@ class Study(ABC):
         diverged = count_diverged(trials) if diverged is None else diverged
         if all(self.as_published(each.trial) for each in trials):
             row = claim.compare(quantity or claim.name, measured, ours, remark, diverged)
+            if self.seeded and not claim.by_construction and len({each.trial.seed for each in trials}) == 1:
+                row = replace(row, judgement=_of_one_seed(row))
             return replace(row, recipe=self.other_recipes_of(trials))
         obstacle = Obstacle.OTHER_CONDITIONS
         return claim.not_compared(quantity or claim.name, ours, remark, obstacle, measured=measured, diverged=diverged)
@@ -179,6 +184,15 @@ class Study(ABC):
     def figure(self, results: Sequence[Finished]) -> Figure | None:
         """Draw the results with `drawing.svg` in the page's colours; None if the table suffices."""
         return None
+
+
+def _of_one_seed(row: Row) -> Judgement:
+    """Return the judgement of a row with one seed: only a mean may be judged, by the published spread."""
+    agreement = None if row.claim is None else row.claim.agreement
+    if not row.verdict.compared or agreement is None or (agreement.of_mean and row.measured):
+        return row.judgement
+    where = "in the range" if row.verdict is Verdict.MATCHES else "outside of the range"
+    return not_compared(Obstacle.TOO_FEW, f"one network, {DIVERGED if not row.measured else where}")
 
 
 def count_diverged(trials: Iterable[Finished]) -> int:

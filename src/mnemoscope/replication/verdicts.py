@@ -20,6 +20,8 @@ class Verdict(StrEnum):
     """How a measurement compares with a claim, the best first."""
 
     MATCHES = "matches"
+    COMPATIBLE = "compatible"
+    """The mean is outside of the range of agreement, by no more than the seeds of both sides scatter."""
     BETTER = "better"
     IN_PART = "in part"
     """Some networks match and others do not."""
@@ -35,6 +37,12 @@ class Verdict(StrEnum):
         return self not in (Verdict.NOT_COMPARED, Verdict.NOT_RUN)
 
 
+AGREEING = (Verdict.MATCHES, Verdict.COMPATIBLE)
+"""Verdicts on measurements that may come from the same networks as the published value."""
+APART = (Verdict.WORSE, Verdict.IN_PART, Verdict.DIFFERS)
+"""Verdicts on measurements that need a cause."""
+
+
 class Obstacle(StrEnum):
     """Why a measurement and a claim are not compared."""
 
@@ -45,6 +53,7 @@ class Obstacle(StrEnum):
     CHANCE = "agreement is also reached by chance"
     NO_ROOM = "the other side leaves no room to be better"
     UNDECIDED = "the seeds do not decide it"
+    TOO_FEW = "one or two networks, whose scatter is unknown"
 
 
 @dataclass(frozen=True)

@@ -264,7 +264,7 @@ def judge_ratios(claim: Claim, ratios: Sequence[float], comparisons: int) -> Jud
     agreement = claim.agreement
     assert agreement is not None
     if len(ratios) < 2:
-        return not_compared(Obstacle.UNDECIDED, "a single seed")
+        return not_compared(Obstacle.TOO_FEW, "a single seed")
     logarithms = [log(ratio) for ratio in ratios]
     found = measure_difference([logarithms], [[0.0] * len(ratios)], comparisons)
     low, high = exp(found.low), exp(found.high)

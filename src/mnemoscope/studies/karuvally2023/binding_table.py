@@ -24,7 +24,7 @@ from mnemoscope.replication.learning_study import finite
 from mnemoscope.replication.study import Finished, Preset, Trial, listed
 from mnemoscope.replication.verdicts import Verdict
 from mnemoscope.studies.karuvally2023.epochs import SaveEpochs, evaluated_accuracy, load_epoch
-from mnemoscope.studies.karuvally2023.table_verdicts import explain_by_threshold, judge_imprecise, judge_undecided
+from mnemoscope.studies.karuvally2023.table_causes import explain_by_threshold
 from mnemoscope.studies.karuvally2023.variable_binding import (
     CURRICULUM,
     LEARNED,
@@ -41,6 +41,8 @@ from mnemoscope.training.callbacks import Callback
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+PUBLISHED_SEEDS = 20
+"""Number of seeds behind each published mean."""
 SOURCE = NOTEBOOK("its table, 20 seeds")
 TASKS, SIZES, DECAYS = ("T1", "T2", "T3", "T4"), (64, 128), (0.0, 0.001, 0.1)
 TABLE: dict[tuple[str, int], tuple[tuple[float | None, float], ...]] = {
@@ -100,12 +102,11 @@ def _claims() -> Iterator[Claim]:
     for (task, size), cells in TABLE.items():
         for decay, (angle, accuracy) in zip(DECAYS, cells, strict=True):
             subject = _subject(task, size, decay)
-            near = as_printed(f"{accuracy:.2f}", high=1.0)
+            near = as_printed(f"{accuracy:.2f}", seeds=PUBLISHED_SEEDS, high=1.0)
             yield Claim(subject, BindingStudy.score_in_words, accuracy, SOURCE, near, better="higher", chance=0.5)
             if angle is not None:
-                yield Claim(
-                    subject, "mean angle error", angle, SOURCE, as_printed(f"{angle:.4f}", low=0.0), better="lower"
-                )
+                near = as_printed(f"{angle:.4f}", seeds=PUBLISHED_SEEDS, low=0.0)
+                yield Claim(subject, "mean angle error", angle, SOURCE, near, better="lower")
 
 
 class BindingTable(BindingStudy):
@@ -236,12 +237,8 @@ class BindingTable(BindingStudy):
             return Row(name, "", ours, remark=remark)
         seeds, stable = ({each.trial.seed for each in some} for some in (trials, finite(trials)))
         row = self.compare(trials, claim, measured, ours, remark, name, diverged=len(seeds - stable))
-        if row.verdict is Verdict.MATCHES and (imprecise := judge_imprecise(claim, measured)):
-            return replace(row, judgement=imprecise)
         if row.verdict not in (Verdict.BETTER, Verdict.WORSE):
             return row
-        if undecided := judge_undecided(claim, measured):
-            return replace(row, judgement=undecided)
         return with_reason(row, explain_by_threshold(claim, by_threshold) or row.judgement.reason)
 
     def as_published(self, trial: Trial) -> bool:

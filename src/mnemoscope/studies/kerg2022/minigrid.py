@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from fractions import Fraction
-from math import ceil, fsum, sqrt
+from math import ceil
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ from mnemoscope.replication.claims import Claim, Row, Subject, about, with_reaso
 from mnemoscope.replication.computed_study import legend_above
 from mnemoscope.replication.learning_study import KEPT_POINTS, by_name, colours, finite
 from mnemoscope.replication.study import Finished, Preset, Study, Trial, listed
-from mnemoscope.replication.verdicts import UNKNOWN, Obstacle, Verdict, not_compared
+from mnemoscope.replication.verdicts import UNKNOWN, Verdict
 from mnemoscope.studies.kerg2022.guessing import largest_share
 from mnemoscope.studies.kerg2022.notation import thesis
 from mnemoscope.training import NonFiniteLoss
@@ -215,7 +215,6 @@ class MiniGrid(Study):
             steps = f"{stable[0]['steps']:,} steps of training"
             remark = "; ".join([steps, f"{random} with random actions", *guess, *failed])
             row = self.row(trials, f"reward in {place}", measured, ours=ours, remark=remark)
-            row = _as_far_as_decided(row, [result["after"][at]["error"] for result in stable])
             rows.append(_with_cause(row, share, release))
         seconds = listed((result["seconds"] for result in stable), ",.0f")
         last = ", ".join(_last(result["curve"]) for result in stable)
@@ -270,21 +269,6 @@ def _panels(rooms: Sequence[str]) -> tuple[Figure, dict[str, Any], Any]:
         if not single:
             axes.set_title(room, color=COLOUR["ink"], size=PAGE_FONT_SIZE)
     return figure, learning, figure.add_subplot(grid[0, 1] if single else grid[rows, :])
-
-
-def _as_far_as_decided(row: Row, errors: Sequence[float]) -> Row:
-    """Leave a row undecided if other test episodes, within two standard errors, would change its verdict."""
-    agreement = row.claim.agreement if row.claim else None
-    if not row.verdict.compared or agreement is None:
-        return row
-    reward = fmean(row.measured)
-    reach = 2 * sqrt(fsum(error**2 for error in errors)) / len(errors)
-    low, high = reward - reach, reward + reach
-    inside, outside = low in agreement and high in agreement, low > agreement.high or high < agreement.low
-    if inside or outside:
-        return row
-    reason = f"other test episodes may give {low:.2f} to {high:.2f}"
-    return replace(row, judgement=not_compared(Obstacle.UNDECIDED, reason))
 
 
 def _with_cause(row: Row, share: Fraction | None, release: Release) -> Row:

@@ -15,7 +15,7 @@ from mnemoscope.replication.learning_study import LearningStudy, by_name, finite
 from mnemoscope.replication.study import Finished, Trial
 from mnemoscope.replication.verdicts import Obstacle, Verdict
 from mnemoscope.studies.kerg2022 import relational_contrasts as contrasts, relational_reasons as reasons
-from mnemoscope.studies.kerg2022.relational_claims import UNSEEN_SHAPES, Contrast, Reported, judge_accuracy
+from mnemoscope.studies.kerg2022.relational_claims import UNSEEN_SHAPES, Contrast
 from mnemoscope.studies.kerg2022.relational_contrasts import ContrastResult
 from mnemoscope.studies.kerg2022.relational_figure import Panel, draw_accuracies
 from mnemoscope.studies.kerg2022.relational_grid import BASE, TASKS
@@ -127,18 +127,14 @@ class RelationalStudy(LearningStudy):
         }
 
     def judged(self, row: Row, trials: Sequence[Finished], values: Sequence[float], key: str, learner: bool) -> Row:
-        """Return the row with the verdict on the mean over the seeds, and the reason why it differs, if known."""
+        """Return the row of a network that may have learned other tasks, with the reason why it differs, if known."""
         claim = row.claim
-        if claim is None or claim.agreement is None or row.diverged or not values:
+        if claim is None or claim.agreement is None or row.judgement.obstacle is Obstacle.OTHER_CONDITIONS:
             return row
-        if not claim.agreement.of_mean or row.judgement.obstacle is Obstacle.OTHER_CONDITIONS:
+        row = replace(row, judgement=claim.judge(values, row.diverged, learner=learner))
+        if row.verdict not in (Verdict.DIFFERS, Verdict.WORSE) or row.judgement.reason or not values:
             return row
-        row = replace(row, judgement=judge_accuracy(claim, values, learner))
-        if row.verdict not in (Verdict.DIFFERS, Verdict.WORSE):
-            return row
-        if claim.reason:
-            return with_reason(row, claim.reason)
-        published = claim.mean if isinstance(claim, Reported) and claim.mean is not None else claim.agreement.low
+        published = claim.agreement.low if claim.agreement.published is None else claim.agreement.published
         has_curves = key == self.main_test
         return with_reason(row, reasons.explain_difference(trials, values, claim.agreement, published, has_curves))
 
@@ -167,7 +163,7 @@ class RelationalStudy(LearningStudy):
                 continue
             gains = [each.gain for each in measured.gains.values()]
             row = self.compare(measured.runs, contrast, gains, contrasts.describe(contrast, measured))
-            if row.verdict.compared:
+            if row.verdict.compared or row.judgement.obstacle is Obstacle.TOO_FEW:
                 row = replace(row, judgement=contrasts.judge(contrast, measured, self.accuracy))
             # A difference belongs to no network: the row counts none, and `ours` has the seeds and standard errors.
             rows.append(replace(row, measured=()))
@@ -184,7 +180,7 @@ class RelationalStudy(LearningStudy):
 
     def figure(self, results: Sequence[Finished]) -> Figure:
         """Draw the accuracy of each network on each task: one dot per seed, and curves over m if there are several."""
-        means = {(claim.subject, claim.quantity): claim.mean for claim in self.claims if isinstance(claim, Reported)}
+        means = {(claim.subject, claim.quantity): claim.agreement.published for claim in self.claims if claim.agreement}
         panels: dict[tuple[str, str], Panel] = {}
         curves: dict[str, dict[str, list[Mapping[str, Sequence[float]]]]] = {}
         for run in finite(results):

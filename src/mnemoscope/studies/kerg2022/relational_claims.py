@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mnemoscope.registry.citations import Source
-from mnemoscope.replication.agreement import Agreement, as_printed, at_least, chosen
-from mnemoscope.replication.claims import Claim, Subject, about
-from mnemoscope.replication.means import measure_mean
-from mnemoscope.replication.verdicts import Judgement, Obstacle, Verdict, not_compared
+from mnemoscope.replication.agreement import Agreement, as_printed, at_least, mean_share
+from mnemoscope.replication.claims import NOT_LEARNED, Claim, Subject, about
 from mnemoscope.studies.kerg2022.relational_grid import network_on
-from mnemoscope.studies.kerg2022.relational_reasons import LEARNED
 
 PROTOTYPE = Source("mnemoscope", "an earlier prototype of these networks, not published")
 UNSEEN_SHAPES = ("unseen shapes", "seen shapes")
 """Name of the accuracy on the test shapes, and its name if no shapes are held out."""
-NEAR_PERFECT = at_least(0.98, "our reading of 'near perfect': at most one problem in 50 wrong", of_mean=True)
-VERY_GOOD = at_least(0.95, "our reading of 'very good': at most one problem in 20 wrong", of_mean=True)
-NOT_LEARNED = 0.02
-"""Largest distance from a guess, two points, at which a network has not learned a task."""
+SEEDS = 10
+"""Seeds of every accuracy in chapter 5 and its appendix (C.1 Table 1)."""
+NEAR_PERFECT = mean_share(0.98, "our reading of 'near perfect': at most one problem in 50 wrong", SEEDS)
+VERY_GOOD = mean_share(0.95, "our reading of 'very good': at most one problem in 20 wrong", SEEDS)
 BETTER = 0.01
 """Smallest difference that counts as better: one point."""
 NO_WORSE = -0.02
@@ -36,16 +33,9 @@ BASELINES = f"{BARS}further baselines do not reach CoRelNet"
 """Claim about CoRelNet against networks that only Fig 13 of C.8 shows."""
 
 
-@dataclass(frozen=True)
-class Reported(Claim):
-    """A published accuracy with its mean, which the figure shows."""
-
-    mean: float | None = None
-
-
 def reported(
     subject: Subject, quantity: str, percent: float, deviation: float, source: Source, chance: float | None = None
-) -> Reported:
+) -> Claim:
     """Return the claim for a mean and its standard deviation over seeds, in percent.
 
     The mean over our seeds matches within one deviation. If the published mean is at most two points from a guess,
@@ -54,41 +44,19 @@ def reported(
     >>> reported(network_on("corelnet", "same"), "hexominoes", 94.7, 5.4, Source("kerg2022thesis", "Table 1")).value
     '94.7% ± 5.4'
     """
-    near = as_printed(f"{percent}%", spread=deviation, low=0.0, high=1.0)
-    value = f"{percent}% ± {deviation}"
-    mean = percent / 100
-    if chance is not None and abs(mean - chance) <= NOT_LEARNED:
-        ends = min(near.low, chance - NOT_LEARNED), max(near.high, chance + NOT_LEARNED)
-        near = chosen(*ends, "not learned: the published spread, and two points around a guess", of_mean=True)
-    return Reported(subject, quantity, value, source, near, better="higher", chance=chance, mean=mean)
+    near = as_printed(f"{percent}%", deviation=deviation, seeds=SEEDS, low=0.0, high=1.0)
+    if chance is not None and abs(percent / 100 - chance) <= NOT_LEARNED:
+        low, high = min(near.low, chance - NOT_LEARNED), max(near.high, chance + NOT_LEARNED)
+        near = replace(
+            near, low=low, high=high, chosen="not learned: the published spread, and two points around a guess"
+        )
+    return Claim(subject, quantity, f"{percent}% ± {deviation}", source, near, better="higher", chance=chance)
 
 
 def difference_of(least: float) -> Agreement:
     """Return the range of differences that count as better (least above 0) or as no worse."""
     wording = "our reading of 'better': one point" if least > 0 else "our reading of 'no worse': two points down"
     return at_least(least, f"{wording}, and beyond two standard errors of the seeds (Welch, Bonferroni)")
-
-
-def judge_accuracy(claim: Claim, accuracies: Sequence[float], learner: bool) -> Judgement:
-    """Judge the mean over the seeds, as far as they decide it; see `SeedMean.judge`.
-
-    If the accuracy of a guess lies in the published range, a mean near that accuracy decides nothing. It does agree
-    if the published network only guessed too, and ours is a `learner`: a network that has learned another task.
-    """
-    assert claim.agreement is not None
-    measured, chance = measure_mean(accuracies), claim.chance
-    judgement = measured.judge(claim.agreement, claim.better)
-    if chance is None:
-        return judgement
-    published = claim.mean if isinstance(claim, Reported) and claim.mean is not None else claim.agreement.low
-    if judgement.verdict is Verdict.MATCHES:
-        guessed = chance in claim.agreement and measured.low <= chance <= measured.high
-        if not guessed or (learner and abs(published - chance) <= NOT_LEARNED):
-            return judgement
-        return not_compared(Obstacle.CHANCE, f"a guess, {chance:.3g}, is in the range {claim.agreement}")
-    if max(published, measured.value) < chance + LEARNED:
-        return not_compared(Obstacle.CHANCE, f"neither is much above chance, {100 * chance:.1f}%")
-    return judgement
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import mean
 from typing import NamedTuple
 
-from mnemoscope.replication.claims import Subject
+from mnemoscope.replication.claims import LEARNED, Subject
 from mnemoscope.replication.differences import Difference, measure_difference
 from mnemoscope.replication.learning_study import finite
 from mnemoscope.replication.study import Finished
@@ -105,7 +105,7 @@ def judge(contrast: Contrast, measured: ContrastResult, accuracy: Accuracy) -> J
     """
     assert contrast.agreement is not None
     least, chance = contrast.agreement.low, reasons.chance_accuracy(measured.runs)
-    learned = chance + (reasons.LEARNED if least > 0 else (1 - chance) / 2)
+    learned = chance + (LEARNED if least > 0 else (1 - chance) / 2)
     if max(measured.first, measured.second) < learned:
         far = f"reaches {percent(learned)}, halfway from chance" if least <= 0 else "is much above chance"
         return not_compared(Obstacle.CHANCE, f"neither {far}, {percent(chance)}")

@@ -8,7 +8,7 @@ from statistics import mean
 from typing import Any, Literal
 
 from mnemoscope.registry.citations import Source
-from mnemoscope.replication.agreement import at_least
+from mnemoscope.replication.agreement import mean_share
 from mnemoscope.replication.claims import Claim, about
 from mnemoscope.replication.study import Finished, Preset
 from mnemoscope.studies.kerg2022.notation import preset, thesis
@@ -136,7 +136,7 @@ class Games(RelationalStudy):
             "hexominoes",
             "a prototype: 87.4%",
             PROTOTYPE,
-            at_least(ENOUGH, "as the prototype", of_mean=True),
+            mean_share(ENOUGH, "as the prototype"),
         ),
         make_contrast(
             "one relation cannot tell colour from shape",

@@ -7,11 +7,10 @@ from math import exp
 from statistics import mean, median
 
 from mnemoscope.replication.agreement import Agreement
+from mnemoscope.replication.claims import LEARNED
 from mnemoscope.replication.study import Finished
 from mnemoscope.replication.verdicts import UNKNOWN
 
-LEARNED = 0.1
-"""Accuracy above chance below which a network has learned little."""
 KEPT = 0.98
 """Lowest accuracy on training shapes for a loss on unseen shapes to count as drift; below it, the network unlearns."""
 WINDOW = 5

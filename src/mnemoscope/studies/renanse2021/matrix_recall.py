@@ -65,6 +65,7 @@ class MatrixRecallStudy(TapeStudy):
                 "5.6 and one standard error of the mean, 2.3, to each side, if the two that solve it have no wrong bit "
                 "and the other three 9.3 each",
                 of_mean=True,
+                seeds=tape.RUNS,
             ),
             better="lower",
         ),

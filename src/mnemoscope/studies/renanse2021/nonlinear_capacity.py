@@ -96,6 +96,7 @@ class NonlinearCapacity(Study):
     name = "nonlinear-capacity"
     title = "Memory in a finite dynamic range"
     question = "How does a saturating nonlinearity change the memory of a network, and does the published bound hold?"
+    seeded = False
     claims = (
         *(Claim(about(phi), STRONG_TO_WEAK, "may decrease", PAPER("2.5.1"), DECREASE) for phi in SATURATING),
         Claim(

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 PAPER = partial(Source, "renanse2021")
 """Source in the paper, given its place there."""
+RUNS = 5
+"""Runs behind each curve of Figures 5 and 7."""
 SEQUENCES = 32
 """Test sequences of each length."""
 FEW = 1.0
