@@ -48,6 +48,10 @@ SHORT_SEQUENCES: dict[str, dict[str, Any]] = {
     "selective-copy": {"length": 26, "data": 6},
     "induction-heads": {"length": 32},
     "string-copy": {"context": 64},
+    "mad-recall": {"length": 32, "examples": 0, "next_tokens": False},
+    "mad-noisy-recall": {"length": 32, "examples": 0, "next_tokens": False},
+    "mad-selective-copy": {"length": 32, "copied": 5, "examples": 0},
+    "mad-memorisation": {},
 }
 """Options of the sequences that are drawn of tasks on tokens."""
 PLANTED = "comparison.planted"

@@ -28,6 +28,10 @@ from mnemoscope.tasks import (
     GeneratedTask,
     InductionHeads,
     KeyValueRecall,
+    MadMemorisation,
+    MadNoisyRecall,
+    MadRecall,
+    MadSelectiveCopy,
     MatrixCopy,
     MatrixRecall,
     ModularArithmetic,
@@ -114,6 +118,10 @@ SMALL = {
     "selective-copy": [SelectiveCopy(length=5, data=2, vocabulary=5), SelectiveCopy(3, 3, 4)],
     "induction-heads": [InductionHeads(length=6, vocabulary=4), InductionHeads(4, 3)],
     "string-copy": [StringCopy(1, 3, 2, 4, letters=3, context=16), StringCopy(letters=2).at(3)],
+    "mad-recall": [MadRecall(60, vocabulary=5, length=8), MadRecall(0, 6, 6, next_tokens=False)],
+    "mad-noisy-recall": [MadNoisyRecall(60, vocabulary=4, length=8, noise=0.5)],
+    "mad-selective-copy": [MadSelectiveCopy(60, vocabulary=5, length=9, copied=2)],
+    "mad-memorisation": [MadMemorisation(60, vocabulary=8, length=4)],
     "smnist": [SequentialMNIST(), SequentialMNIST(group=56)],
     "psmnist": [PermutedMNIST(group=4), PermutedMNIST(permutation_seed=1)],
     "ptb": [PennTreebank(length=7), PennTreebank()],
@@ -329,6 +337,12 @@ def _token_chances(task: TokenTask, batch: Batch) -> torch.Tensor:
         chances[..., 1:] = 1
     elif isinstance(task, SelectiveCopy | InductionHeads):
         chances[..., int(isinstance(task, SelectiveCopy)) : -1] = 1
+    elif isinstance(task, MadRecall):
+        chances[..., task.vocabulary // 2 : task.vocabulary] = 1
+    elif isinstance(task, MadSelectiveCopy):
+        chances[..., : task.vocabulary - 2] = 1
+    elif isinstance(task, MadMemorisation):
+        chances[..., task.values()] = 1
     elif isinstance(task, StringCopy):
         lengths, end = range(task.test_shortest, task.test_longest + 1), task.letters + 2
         chances[..., : task.letters] = 1 / task.letters

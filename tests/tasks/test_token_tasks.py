@@ -10,6 +10,10 @@ from mnemoscope import registry
 from mnemoscope.tasks import (
     BracketArithmetic,
     InductionHeads,
+    MadMemorisation,
+    MadNoisyRecall,
+    MadRecall,
+    MadSelectiveCopy,
     ModularArithmetic,
     MultiQueryRecall,
     Parity,
@@ -139,7 +143,7 @@ def test_lengths_of_expressions_are_those_of_the_reference():
 
 
 def test_brackets_have_a_uniform_length_on_their_left():
-    """Of 9 tokens, the left part has 1 to 5; of these, 5 begins with a second bracket, and 3 and 4 do too."""
+    """In 9 tokens, the left part has 1 to 5, of which 3, 4 and 5 begin with a second bracket."""
     batch = BracketArithmetic().at(12).batch(1000, seed=0, number=0)
     nested = (batch.inputs[1] == 8).double().mean().item()
     assert nested == pytest.approx(3 / 5, abs=0.06)  # deviation 0.015
@@ -201,6 +205,76 @@ def test_string_copy_is_tested_on_single_strings_and_scores_letters():
     assert (task.context, StringCopy().at(200).context) == (220, 403)
 
 
+@pytest.mark.parametrize("task", [MadRecall(0, 8, 16), MadNoisyRecall(0, 8, 16, noise=0.4)], ids=str)
+def test_mad_recall_asks_for_the_values_of_keys_that_return(task):
+    for inputs, targets, mask in columns(task.batch(40, seed=0, number=0, split="test")):
+        value_of = {}
+        for step in range(0, 15, 2):
+            key = inputs[step]
+            assert mask[step] == (key in value_of)
+            if mask[step]:
+                assert targets[step] == value_of[key]
+            if key < 4 and step < 14:
+                assert 4 <= inputs[step + 1] < 8
+                assert value_of.setdefault(key, inputs[step + 1]) == inputs[step + 1]
+            elif step < 14:
+                assert 8 <= key < 24
+                assert 8 <= inputs[step + 1] < 24
+        assert not any(mask[1::2])
+        assert mask[14]  # the last key was shown before
+    train = task.batch(5, seed=0, number=0)
+    assert train.mask.all()
+    assert torch.equal(train.targets[:-1], train.inputs[1:])
+
+
+def test_mad_noise_has_its_share_of_the_pairs():
+    batch = MadNoisyRecall(0, 8, 64, noise=0.4).batch(500, seed=0, number=0)
+    # 30 of 31 pairs before the last may be noise; the reference has 0.4 of them but for the pair that it keeps
+    assert (batch.inputs[0:62:2] >= 8).double().mean().item() == pytest.approx(0.4 * 30 / 31, abs=0.016)
+
+
+def test_mad_selective_copy_has_blanks_before_tokens_alone():
+    task = MadSelectiveCopy(0, vocabulary=8, length=24, copied=4)
+    for inputs, targets, mask in columns(task.batch(40, seed=0, number=0)):
+        assert [token for token in inputs[:19] if token < 6] == targets[20:]
+        assert inputs[18] < 6  # as in the reference, no blank between the last token and the marker
+        assert inputs[19:] == [7, 6, 6, 6, 6]
+        assert mask == [False] * 20 + [True] * 4
+
+
+def test_mad_memorisation_has_one_map_for_all_sequences():
+    task = MadMemorisation()
+    values = task.values().tolist()
+    assert (len(values), len({*values})) == (127, 127)  # as in the reference: 127 keys, values from 127 to 254
+    assert 127 <= min(values) <= max(values) <= 254
+    for split in ("train", "test"):
+        for inputs, targets, mask in columns(task.batch(5, seed=0, number=0, split=split)):
+            assert inputs[1::2] == [255] * 16
+            assert targets[1::2] == [values[key] for key in inputs[0::2]]
+            assert mask == [False, True] * 16
+
+
+def test_mad_shows_the_same_examples_in_every_epoch():
+    task = MadSelectiveCopy(10, vocabulary=8, length=12, copied=3)
+    batches = [task.batch(4, seed=1, number=number).inputs for number in range(6)]  # two in each epoch
+    epochs = [torch.cat(batches[start : start + 2], 1) for start in (0, 2, 4)]
+    shown = [{tuple(column) for column in epoch.T.tolist()} for epoch in epochs]
+    assert len(set.union(*shown)) <= 10
+    assert not torch.equal(epochs[0], epochs[1])
+    with pytest.raises(ValueError, match="A batch of 11 needs as many examples, but there are 10"):
+        task.batch(11, seed=0, number=0)
+
+
+def test_mad_accuracy_is_averaged_over_tokens():
+    """Tokens 0, 0, 0, 1 are due; the answers 0, 0, 2, 1 have the accuracies 2/3, 1, and 0 for token 2."""
+    task = MadSelectiveCopy(0, vocabulary=8, length=10, copied=4)
+    batch = task.batch(1, seed=0, number=0)
+    batch.targets[-4:, 0] = torch.tensor([0, 0, 0, 1])
+    outputs = torch.zeros(10, 1, 8)
+    outputs[[6, 7, 8, 9], 0, [0, 0, 2, 1]] = 1
+    assert task.scores(outputs, batch) == {"accuracy": 0.75, "macro accuracy": pytest.approx(5 / 9)}
+
+
 def test_examples_and_figures_show_a_sequence():
     task = BracketArithmetic(shortest=12, longest=14)
     inputs, targets = (line.split()[1:] for line in task.example(seed=1).splitlines())
@@ -255,6 +329,10 @@ def test_an_embedding_has_the_size_of_the_configuration():
         (lambda: InductionHeads(length=3), "length must be a whole number, at least 4, but is 3"),
         (lambda: StringCopy(letters=27), "letters must be from 2 to 26, but is 27"),
         (lambda: StringCopy(longest=120), "need a context of 243 steps, but it has 220"),
+        (lambda: MadRecall(length=7), "has an even length, but it is 7"),
+        (lambda: MadNoisyRecall(noise=1.0), "noise must be at least 0 and below 1, but is 1.0"),
+        (lambda: MadSelectiveCopy(length=33), "need a length above 33, but it is 33"),
+        (lambda: MadMemorisation(length=7), "has an even length, but it is 7"),
         (lambda: Parity(2), "length"),
         (lambda: Parity(9, 8), "length"),
         (lambda: Parity(test_shortest=300), "length of a test"),

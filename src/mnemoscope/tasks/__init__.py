@@ -37,6 +37,10 @@ from mnemoscope.tasks.task import (
 from mnemoscope.tasks.tokens import (
     BracketArithmetic as BracketArithmetic,
     InductionHeads as InductionHeads,
+    MadMemorisation as MadMemorisation,
+    MadNoisyRecall as MadNoisyRecall,
+    MadRecall as MadRecall,
+    MadSelectiveCopy as MadSelectiveCopy,
     ModularArithmetic as ModularArithmetic,
     MultiQueryRecall as MultiQueryRecall,
     Parity as Parity,
