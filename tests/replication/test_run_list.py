@@ -1,6 +1,7 @@
 """The run list: slices that resume, collecting into the results, and the table of what is left."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from mnemoscope.replication import Preset, run_status, time_slices
 from mnemoscope.replication.collecting import collect_results
 from mnemoscope.replication.run_list import read_run_list
 from mnemoscope.replication.run_status import find_status, status_table, write_status
+from mnemoscope.replication.study import Trial
 from mnemoscope.replication.time_slices import unfinished_trials
 
 HERE = Path(__file__).parents[2]
@@ -214,6 +216,14 @@ def test_damaged_and_newer_trials_are_not_collected(place, engine, monkeypatch, 
         collect_results("runs", "nowhere")
 
 
+def test_many_names_of_trials_are_cut(place, monkeypatch):
+    monkeypatch.setattr(run_status, "SHOWN", 2)
+    trials = tuple(Trial(name, {}, 0) for name in "abcd")
+    for number, shown in ((4, "a; b; and 2 others"), (3, "a; b; c"), (2, "a; b")):
+        one = replace(planned()[0], trials=trials[:number])
+        assert status_table([run_status.RunStatus(one, [])])[0]["trials"] == shown
+
+
 def test_the_status_has_the_time_of_what_is_left(place, engine, monkeypatch, capsys):
     assert status_table(find_status(planned(), "results"))[-1]["device hours left"] == "0.15"
     engine["gru 8, seed 2"] = "failed"
@@ -222,6 +232,9 @@ def test_the_status_has_the_time_of_what_is_left(place, engine, monkeypatch, cap
         STUDY, "run", lambda trial, *_, progress: {**measured(trial, *_, progress), "seconds": seconds[trial.seed]}
     )
     assert main(["replicate"]) == 1
+    capsys.readouterr()
+    assert main(["replicate", "--status"]) == 0
+    assert "5 more have finished in runs; `mnemoscope replicate --collect`" in capsys.readouterr().err
     (place / "results" / run_status.FILE).write_text("old")
     assert main(["replicate", "--collect"]) == 0
     first, second, total = status_table(find_status(planned(), "results"))
@@ -236,7 +249,9 @@ def test_the_status_has_the_time_of_what_is_left(place, engine, monkeypatch, cap
     assert "Of 6 planned trials, 5 are done. The other 1 would take about 0 device hours." in text
     capsys.readouterr()
     assert main(["replicate", "--status", "--markdown", "runs.md"]) == 0
-    assert capsys.readouterr().out.splitlines()[-1].split()[:3] == ["all", "5", "1"]
+    printed = capsys.readouterr()
+    assert printed.out.splitlines()[-1].split()[:3] == ["all", "5", "1"]
+    assert "more have finished" not in printed.err
     assert (place / "runs.md").read_text() == text
     assert main(["replicate", "--status", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)[0]["decides"] == "the corners of the cube"

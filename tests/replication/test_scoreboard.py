@@ -104,6 +104,16 @@ def test_a_line_has_the_verdict_of_its_row(committed):
                 assert line.verdict in (Verdict.NOT_RUN, Verdict.NOT_COMPARED)
 
 
+def test_open_questions_are_listed_together(board, tmp_path):
+    text = write_markdown(tmp_path / "board.md", board).read_text()
+    sections = dict(section.split("\n", 1) for section in text.split("\n## ")[1:])
+    unknown, untested = sections["Causes that are unknown"], sections["Causes that no run has tested"]
+    rows = [line for line in unknown.splitlines()[3:] if line]
+    assert len(rows) >= sum(item.cause_unknown for item in board.published()) > 0
+    assert "cause unknown" in unknown
+    assert "cause unknown" not in untested
+
+
 def test_every_claim_is_counted_once(board):
     assert len(board.items) == sum(len(entry.load().claims) for entry in registry.studies)
     assert sum(len(board.claims_of(work)) for work in board.works()) == len(board.items)
@@ -276,7 +286,7 @@ def test_bars_in_cells_are_escaped(tmp_path, board):
     text = write_markdown(tmp_path / "board.md", board).read_text()
     rows = [line for line in text.splitlines() if line.startswith("|")]
     assert len(rows) > 300
-    assert {len(re.findall(r"(?<!\\)\|", line)) for line in rows} == {9, 11}  # eight columns, or ten by source
+    assert {len(re.findall(r"(?<!\\)\|", line)) for line in rows} == {7, 9, 11}  # six, eight, or ten columns
 
 
 def test_the_command_reads_results_and_reports_unreadable_files(tmp_path, capsys, monkeypatch):

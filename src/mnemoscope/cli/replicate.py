@@ -103,13 +103,17 @@ class Replicate:
 
     def _show_status(self) -> None:
         from mnemoscope.replication.run_list import read_run_list
-        from mnemoscope.replication.run_status import find_status, status_table
+        from mnemoscope.replication.run_status import count_uncollected, find_status, status_table
 
         if self.markdown is not None:
             print(f"Table: {self._write_status(self.markdown).resolve()}", file=sys.stderr if self.json else sys.stdout)
         if not self.status:
             return
-        rows = status_table(find_status(read_run_list(self.list, self.studies), self.results))
+        status = find_status(read_run_list(self.list, self.studies), self.results)
+        rows, waiting = status_table(status), count_uncollected(status, self.root)
+        if waiting:
+            remedy = "`mnemoscope replicate --collect` adds them to the results"
+            print(f"{waiting} more have finished in {self.root}; {remedy}.", file=sys.stderr)
         if self.json:
             print(json.dumps(rows, indent=2))
         else:

@@ -10,6 +10,7 @@ from mnemoscope.base.files import write_output
 from mnemoscope.replication.results import results_file, stored_trials
 from mnemoscope.replication.run_list import PlannedRun
 from mnemoscope.replication.study import Finished
+from mnemoscope.replication.trial_files import study_folder, trial_file
 
 HEADINGS = (
     "study",
@@ -23,6 +24,8 @@ HEADINGS = (
     "device hours left",
     "decides",
 )
+SHOWN = 6
+"""Names of trials in a cell of the table."""
 FILE = "RUNS.md"
 """File of the status in the folder of results."""
 COMMAND = "mnemoscope replicate --markdown results/RUNS.md"
@@ -82,6 +85,16 @@ def find_status(planned: Sequence[PlannedRun], results: str | Path) -> list[RunS
     return status
 
 
+def count_uncollected(status: Sequence[RunStatus], root: str | Path) -> int:
+    """Return how many planned trials have finished in the folder of runs and are not in the results."""
+    number = 0
+    for each in status:
+        done = {one.trial.hash for one in each.done}
+        folder = study_folder(each.planned.study, each.planned.preset, root)
+        number += sum(trial.hash not in done and trial_file(folder, trial).exists() for trial in each.planned.trials)
+    return number
+
+
 def status_table(status: Sequence[RunStatus]) -> list[dict[str, str]]:
     """Return the status as rows of text, with the totals last."""
     rows = [
@@ -135,7 +148,10 @@ def _row(study: str, preset: str, trials: str, seeds: str, why: str, status: Seq
 
 
 def _names(planned: PlannedRun) -> str:
-    return "; ".join(dict.fromkeys(trial.name for trial in planned.trials))
+    """Return the names of the trials, or of the first ones if there are many; the run list has all of them."""
+    names = list(dict.fromkeys(trial.name for trial in planned.trials))
+    rest = [f"and {len(names) - SHOWN} others"] if len(names) > SHOWN + 1 else []
+    return "; ".join([*(names[:SHOWN] if rest else names), *rest])
 
 
 def _duration(seconds: float) -> str:

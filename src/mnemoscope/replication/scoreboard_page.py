@@ -12,7 +12,7 @@ from mnemoscope.base.files import write_output
 from mnemoscope.registry.citations import short_name
 from mnemoscope.replication.results import PresetResults
 from mnemoscope.replication.scoreboard import THIS_PROJECT, Line, Scoreboard, counts
-from mnemoscope.replication.verdicts import Verdict
+from mnemoscope.replication.verdicts import APART, Verdict
 from mnemoscope.report.document import Section, render_document
 from mnemoscope.report.markup import render_template, table_markup
 from mnemoscope.store import StoredResults
@@ -81,6 +81,7 @@ def write_markdown(path: str | Path, board: Scoreboard) -> Path:
     rule = "[How a verdict is reached](docs/verdicts.md) explains the rule."
     lines = ["# Scoreboard", "", board.summary(), "", f"{LEAD} {rule}", "", f"Written by `{COMMAND}`.", ""]
     lines += _table(("source", *Verdict, "all"), _by_work(board))
+    lines += _open_questions(board)
     for work in board.works():
         lines += ["", f"## {heading(work)}", "", *([_ABOUT[work]] if work in _ABOUT else [])]
         for study in _studies(board, work, path.parent):
@@ -115,6 +116,31 @@ def _by_work(board: Scoreboard) -> list[list[str]]:
     ]
 
 
+def _open_questions(board: Scoreboard) -> list[str]:
+    """Return the published claims that do not match for a reason that is unknown, or that no run has tested."""
+    unknown = [item for item in board.published() if item.cause_unknown]
+    untested = [item for item in board.published() if item.cause_untested]
+    studies = {item.study: registry.studies.load(item.study).title for item in unknown + untested}
+    lines = []
+    for title, items in (("Causes that are unknown", unknown), ("Causes that no run has tested", untested)):
+        rows = [
+            [
+                heading(item.work),
+                registry.studies.load(item.study).title,
+                *_cells(line, "")[:2],
+                line.ours,
+                _verdict(line),
+            ]
+            for item in items
+            for line in item.lines
+            if line.verdict in APART
+        ]
+        if rows:
+            lines += ["", f"## {title}", ""]
+            lines += _table(("source", "study", "quantity", "published", "ours", "verdict"), rows)
+    return lines
+
+
 def heading(work: str) -> str:
     """Return the name of a work: author and year, or the one that this project gives it."""
     return _NAMES.get(work) or short_name(work)
@@ -143,17 +169,20 @@ def _cells(line: Line, target: str) -> list[str]:
     command = f"`{line.command}`" if line.command else ""
     command = f"[{command}]({target})" if line.results else command
     agreement = "" if line.claim.agreement is None else str(line.claim.agreement)
-    verdict = ": ".join(filter(None, (f"{line.judgement}{line.mark}", line.judgement.reason)))
     return [
         line.quantity,
         str(line.claim.value),
         agreement,
         line.ours,
         line.seeds,
-        verdict,
+        _verdict(line),
         str(line.claim.source),
         command,
     ]
+
+
+def _verdict(line: Line) -> str:
+    return ": ".join(filter(None, (f"{line.judgement}{line.mark}", line.judgement.reason)))
 
 
 def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
