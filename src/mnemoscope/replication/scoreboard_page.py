@@ -126,7 +126,7 @@ def _open_questions(board: Scoreboard) -> list[str]:
         rows = [
             [
                 heading(item.work),
-                registry.studies.load(item.study).title,
+                studies[item.study],
                 *_cells(line, "")[:2],
                 line.ours,
                 _verdict(line),
