@@ -58,7 +58,7 @@ def _expand(word):
 
 
 def test_the_page_has_a_file_for_each_kind():
-    assert list(FILES) == ["leaky.py", "parity.py", "test_parity.py", "dimension.py", "recallable.py"]
+    assert list(FILES) == ["leaky.py", "running_parity.py", "test_running_parity.py", "dimension.py", "recallable.py"]
     assert list(SECTIONS) == ["A cell", "A task", "A lens", "A study", "Into the house"]
     assert PAGE.count("```python") == len(FILES)
 
@@ -86,9 +86,9 @@ def test_the_task_trains_and_passes_the_common_checks(house, capsys):
     assert "without memory" in trained
     assert "@book{minsky1969," in cited
     namespace = {}
-    exec(compile(FILES["test_parity.py"], "test_parity.py", "exec"), namespace)
+    exec(compile(FILES["test_running_parity.py"], "test_running_parity.py", "exec"), namespace)
     namespace["test_every_target_is_the_parity_of_the_bits_so_far"]()
-    task = registry.tasks.load("parity")(length=4)
+    task = registry.tasks.load("running-parity")(length=4)
     for check in (
         test_tasks.test_shapes_types_and_mask,
         test_tasks.test_a_batch_depends_on_its_arguments_alone,
