@@ -50,6 +50,10 @@ def test_the_constant_input_is_a_token(run):
             constant_token(run.task, InspectionOptions(input=wrong))
 
 
+def test_the_page_has_the_accuracy_of_chance(run):
+    assert dict(page_of_run(run).facts)["Accuracy"].endswith(", 0.5000 without memory")
+
+
 @SLOW
 @pytest.mark.parametrize("cell", ["elman", "deltanet", "rellstm", "ntm"])
 def test_every_kind_of_network_on_tokens_has_a_page(cell, tmp_path):

@@ -92,4 +92,6 @@ def test_a_projection_and_the_cpu_have_other_paths():
     cell, xs, state = problem("lstm", 4, 2, 1)
     assert "torch's lstm" in str(ms.scan(cell, xs, LSTMState(*state), explain=True)[2]) or GPU
     small = LSTM(3, 4, projection_size=2).to(DEVICE)
+    masked = str(ms.scan(small, xs, mask=torch.ones(2, 1, dtype=torch.bool, device=DEVICE), explain=True)[2])
+    assert "take no mask, and " in masked
     assert "fused lstm" not in str(ms.scan(small, xs, explain=True)[2])

@@ -25,7 +25,7 @@ from mnemoscope.base.signals import Terminated
 from mnemoscope.base.tensor_files import read_tensors, write_tensors
 from mnemoscope.cells import GRU, Cell, Model, scan
 from mnemoscope.config.run_config import RunConfig
-from mnemoscope.tasks import Adding, PennTreebank, SequentialMNIST
+from mnemoscope.tasks import Adding, Copy, Parity, PennTreebank, SequentialMNIST
 from mnemoscope.training import (
     NonFiniteLoss,
     RunFolder,
@@ -292,6 +292,18 @@ def test_a_carried_state_has_no_gradient():
     assert not state.requires_grad
     backpropagate(model, task, task.batch(4, 0, 1), None, state)
     assert all(not torch.equal(before[name], parameter.grad) for name, parameter in model.named_parameters())
+
+
+@pytest.mark.parametrize("task", [Copy(2), Parity(longest=6)], ids=["features", "tokens"])
+def test_a_network_that_takes_the_batch_first_is_evaluated_alike(task):
+    encode = nn.Embedding(task.input_size, 4) if isinstance(task, Parity) else nn.Linear(task.input_size, 4)
+    model = Model(nn.GRU(4, 8, batch_first=True), task.output_size, encode)
+    batch = task.batch(3, seed=0, number=0)
+    tested = evaluate(model, task, [batch])
+    assert model.training
+    assert all(part.training for part in model.modules())
+    outputs = model(batch.inputs.transpose(0, 1))[0].transpose(0, 1)
+    assert tested["loss"] == pytest.approx(task.loss(outputs, batch).item(), rel=1e-5)
 
 
 @pytest.mark.usefixtures("_tiny_data")

@@ -38,12 +38,15 @@ def fused_gated_path(
     names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
     weights = {name: value for name in names if (value := getattr(cell, name, None)) is not None}
     reason = _unusual(xs, state, weights)
-    if reason is None and _why_not_fused(xs, state, mask, weights) is None:
-        run = _lstm if kind == "lstm" else _gru
-        return FastPath(f"fused {kind}", lambda: pack(*run(weights, xs, state, mask)))
-    reason = reason or _why_not_torch(xs, mask, weights)
     if reason is not None:
         return NoFastPath(reason)
+    not_fused = _why_not_fused(xs, state, mask, weights)
+    if not_fused is None:
+        run = _lstm if kind == "lstm" else _gru
+        return FastPath(f"fused {kind}", lambda: pack(*run(weights, xs, state, mask)))
+    reason = _why_not_torch(xs, mask, weights)
+    if reason is not None:
+        return NoFastPath(f"{reason}, and {not_fused}")
     if xs.device.type == "cpu":
         return FastPath(f"torch's {kind} (cpu)", lambda: pack(*_on_cpu(kind, weights, xs, state)))
     return FastPath(f"cuDNN {kind}", lambda: pack(*_on_cudnn(kind, weights, xs, state)))

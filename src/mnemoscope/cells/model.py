@@ -44,6 +44,8 @@ class Model(nn.Module):
 
     def time_first(self) -> Model:
         """Return this model, with the same parameters, for sequences (time, batch, ...)."""
+        if not self.cell.batch_first:
+            return self
         model = copy(self)
         model._modules = {**self._modules, "cell": self.cell.time_first()}
         return model

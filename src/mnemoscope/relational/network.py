@@ -202,6 +202,10 @@ class SingleStepModel(Model):
         nn.Module.__init__(self)  # that of Model would build a readout
         self.network = network
 
+    def time_first(self) -> SingleStepModel:
+        """Return this model: a single step has no order of time and batch."""
+        return self
+
     def forward(  # type: ignore # the inputs are scenes, not a tensor
         self, inputs: Scenes, state: tuple[()] | None = None
     ) -> tuple[Float[Tensor, "1 batch choices"], tuple[()]]:

@@ -82,7 +82,8 @@ class Task(ABC):
     characters: ClassVar[str] = ""
     """Characters that the features of one-hot inputs stand for; "" if inputs are no text."""
     pointwise: ClassVar[bool] = False
-    """Whether loss and scores are means over single counted steps, so that a network may be read out at these alone."""
+    """Whether loss and scores depend on the counted steps alone, not on which sequence has which of them, so that a
+    network may be read out at these steps alone."""
     span_label: ClassVar[str] = ""
     """Name of the setting that lengthens the memory that the task needs: "delay", "length"; "" if it has none."""
 

@@ -26,7 +26,7 @@ def evaluate(
     """Return the mean loss and scores of a model over batches of a task, in evaluation mode.
 
     Args:
-        model: the network.
+        model: the network; batches are time first, also for one of a torch.nn module with `batch_first`.
         task: gives loss and scores.
         batches: on the device of the model; each is weighted by its number of counted steps.
         continues: for each batch, whether the state of the batch before is carried into it (see `Task.continues`).
@@ -34,12 +34,12 @@ def evaluate(
 
     """
     training = model.training
-    model.eval()
+    network = model.time_first().eval()
     rows, weights, state = [], [], None
     for batch, carry in zip(batches, continues, strict=False):
         state, parts = state if carry else None, []
         for piece in batch.windows(window):
-            outputs, _, state = answer(model, task, piece, state)
+            outputs, _, state = answer(network, task, piece, state)
             parts.append(outputs)
         outputs = torch.cat(parts, 1 if task.pointwise else 0)
         scored = batch.counted() if task.pointwise else batch

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from mnemoscope.base.array_types import Bool, Float, Int
+from mnemoscope.base.array_types import Bool, Int, Num
 from mnemoscope.base.validation import check_whole
 
 
@@ -19,7 +19,8 @@ class RecallTrials(NamedTuple):
     such as `KeyValueRecall(...).at(32)`, draws them so.
     """
 
-    inputs: Float[Tensor, "time batch features"]
+    inputs: Num[Tensor, "time batch ..."]
+    """Features, or the numbers of tokens if the model embeds them."""
     targets: Int[Tensor, "time batch"]
     """The class that is due at each query; any number elsewhere."""
     sources: Int[Tensor, "time batch"]
@@ -80,7 +81,7 @@ def _check_kinds(trials: Any) -> None:
         whole = not (given.targets.is_floating_point() or given.sources.is_floating_point())
         if len(shapes[0]) < 2 or not shapes[0][:2] == shapes[1] == shapes[2] or not whole:
             raise ValueError(
-                f"RecallTrials of {pairs} pairs need inputs (time, batch, features), and targets and sources of whole "
+                f"RecallTrials of {pairs} pairs need inputs (time, batch, ...), and targets and sources of whole "
                 f"numbers (time, batch), but their shapes are {', '.join(map(str, shapes))} and their dtypes "
                 f"{', '.join(str(part.dtype) for part in given)}."
             )

@@ -20,7 +20,7 @@ INK, PLAIN, DUE, SAME = "#1f2933", "#eef0f2", "#2fae90", "#cfe6f5"
 
 
 def draw_sequence(inputs: Sequence[str], targets: Sequence[str | None]) -> Figure:
-    """Draw the names of inputs and targets, None where nothing is due; inputs that a target asks for have a colour."""
+    """Draw the names of inputs and targets, None where nothing is due; inputs that equal a target have a colour."""
     import_report_extra("matplotlib")
     from mnemoscope.base.inline_figure import InlineFigure
 

@@ -46,7 +46,7 @@ class MadTask(TokenTask):
         """Return `accuracy`, of all counted steps, and `macro accuracy`, the mean over tokens, which MAD reports.
 
         A token that was answered, but never due, has the accuracy 0 in that mean, and others that were not due do not
-        count.
+        count. MAD takes the mean over the tokens of all test sequences, while `evaluate` averages those of its batches.
         """
         due, given = batch.targets[batch.mask], outputs.argmax(-1)[batch.mask]
         number = due.bincount(minlength=self.output_size)
