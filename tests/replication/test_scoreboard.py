@@ -15,10 +15,10 @@ from mnemoscope.cli import main
 from mnemoscope.registry import citations
 from mnemoscope.registry.citations import Source
 from mnemoscope.replication.agreement import exactly
-from mnemoscope.replication.claims import EVERYTHING, Claim, Row
+from mnemoscope.replication.claims import EVERYTHING, Claim, Row, about
 from mnemoscope.replication.results import PresetResults, read_results, rewrite_results
 from mnemoscope.replication.run_list import PlannedRun, read_run_list
-from mnemoscope.replication.scoreboard import BODIES_OF_WORK, THIS_PROJECT, counts, make_scoreboard
+from mnemoscope.replication.scoreboard import BODIES_OF_WORK, THIS_PROJECT, Line, counts, make_scoreboard
 from mnemoscope.replication.scoreboard_page import write_markdown, write_scoreboard, write_summary
 from mnemoscope.replication.study import Finished, Trial
 from mnemoscope.replication.trial_files import claim_as_json, row_as_json
@@ -140,6 +140,21 @@ STUDY = registry.studies.load("flipflop-cube")
 def results_of(preset, *rows, path="results/x.json"):
     command, finished = f"mnemoscope study flipflop-cube --preset {preset}", [Finished(Trial("gru", {}, 0))]
     return PresetResults(STUDY, preset, list(rows), command, (1, 2), finished, Path(path))
+
+
+def test_a_line_counts_the_trials_about_its_subject_whose_settings_the_preset_does_not_have_any_more():
+    changed = [Finished(Trial("", {}, 0, about(network, m=8))) for network in ("elman", "elman", "gru")]
+    results = replace(results_of("cpu"), changed=changed)
+    for subject, expected in (
+        (about("elman"), "2 trials by earlier settings"),
+        (about("gru", m=8), "1 trial by earlier settings"),
+        (about("gru", m=9), ""),
+        (about("", "copy"), ""),
+        (EVERYTHING, "3 trials by earlier settings"),
+    ):
+        claim = replace(STUDY.claims[0], subject=subject)
+        assert Line("points", claim, "8", Judgement(), results).changed == expected
+    assert Line("points", STUDY.claims[0], "", Judgement(), None).changed == ""
 
 
 def row(name, verdict, ours="8", reason="", matching=None):

@@ -133,6 +133,20 @@ def test_a_network_that_has_not_solved_the_task_does_not_agree_where_most_have()
     assert study.summarise([solved[0], unsolved])[1].verdict == "not compared"
 
 
+@pytest.mark.parametrize("recall", [0.93, 0.3], ids=["mean in the range", "compatible mean"])
+def test_a_network_that_fails_at_a_longer_delay_does_not_agree_although_the_mean_may(recall):
+    study = transfer_copy.STUDY
+    solved = [
+        finished(study, "rellstm", [[200, 1.0 if seed else recall]], seed=seed, accuracy=0.999) for seed in range(5)
+    ]
+    unsolved = finished(study, "rellstm", [[200, 0.5]], seed=5, accuracy=0.5)
+    row = next(row for row in study.summarise([*solved, unsolved]) if row.quantity == "rellstm: recall at delay 200")
+    assert (str(row.judgement), row.verdict) == ("matches in 4 of 6", "in part")
+    assert row.judgement.reason == (
+        "other recipe: 1 of 6 had not solved the task after 200 iterations, and 1 that had is outside of the range"
+    )
+
+
 def test_out_of_memory_is_not_compared():
     claim = transfer_copy.STUDY.claim("recall at delay 5000", about("memrnn"))
     assert (claim.value, claim.judge([1.0]).verdict) == ("out of memory", "not compared")

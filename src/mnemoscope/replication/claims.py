@@ -127,9 +127,14 @@ class Claim:
     def _judge_mean(self, measured: Sequence[float], diverged: int) -> Judgement:
         assert self.agreement is not None
         judgement = judge_mean(self.agreement, measured, self.better)
-        if diverged and judgement.verdict in AGREEING:
-            number = len(measured) + diverged
-            return Judgement(Verdict.IN_PART, f"{diverged} of {number} {DIVERGED}", (len(measured), number))
+        number = len(measured) + diverged
+        failed = f"{diverged} of {number} {DIVERGED}"
+        if diverged and judgement.verdict is Verdict.MATCHES:
+            return Judgement(Verdict.IN_PART, failed, (len(measured), number))
+        if diverged and judgement.verdict is Verdict.COMPATIBLE:
+            return Judgement(
+                Verdict.IN_PART, f"the mean of the others is compatible, but outside of the range; {failed}"
+            )
         if diverged and judgement.verdict is Verdict.BETTER:
             return Judgement(Verdict.DIFFERS, self.reason)
         return replace(judgement, reason=self.reason) if judgement.verdict in APART else judgement

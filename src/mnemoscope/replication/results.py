@@ -15,6 +15,7 @@ from mnemoscope.replication.claims import Row, Subject
 from mnemoscope.replication.page import render_study
 from mnemoscope.replication.study import Finished, Study, Trial
 from mnemoscope.replication.trial_files import (
+    changed_trials,
     command_of,
     finished_trials,
     preset_progress,
@@ -39,6 +40,8 @@ class PresetResults:
     """All finished trials, including those with other seeds or settings."""
     path: Path
     """The file or the page with the details."""
+    changed: Sequence[Finished] = ()
+    """Finished trials whose settings the preset does not have any more, so that its command would not repeat them."""
 
 
 def read_results(results: str | Path | None, root: str | Path | None) -> tuple[list[PresetResults], list[str]]:
@@ -112,7 +115,8 @@ def _read(held: StoredResults, subjects_of: Callable[[Study], dict[str, Subject]
         raise ValueError(f"none of its trials belongs to the preset {held.preset!r} any more")
     counts = preset_progress(study, held.preset, finished)
     rows, command = study.summarise(finished), command_of(study, held.preset, finished)
-    return PresetResults(study, held.preset, rows, command, (counts["finished"], counts["trials"]), finished, path)
+    of_preset, changed = (counts["finished"], counts["trials"]), changed_trials(study, held.preset, finished)
+    return PresetResults(study, held.preset, rows, command, of_preset, finished, path, changed)
 
 
 def _finished(content: Mapping[str, Any], subjects: Mapping[str, Subject]) -> list[Finished]:

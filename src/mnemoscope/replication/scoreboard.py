@@ -95,6 +95,13 @@ class Line:
         return f"mnemoscope study {self.study.name} --preset {preset}" if preset else ""
 
     @property
+    def changed(self) -> str:
+        """Remark that some trials had settings which the preset does not have any more, or an empty text."""
+        trials = [] if self.results is None else self.results.changed
+        number = sum(_concerns(self.claim.subject, each.trial.subject) for each in trials)
+        return f"{number} {'trial' if number == 1 else 'trials'} by earlier settings" if number else ""
+
+    @property
     def preset(self) -> str:
         """Preset of the measurement, or an empty text."""
         return "" if self.results is None else self.results.preset
@@ -311,6 +318,12 @@ def _without_measurement(
         return Line(claim.name, claim, "", not_compared(Obstacle.NO_NUMBER, claim.reason), None)
     reason = "" if planned is None else _device_time(planned)
     return Line(claim.name, claim, "", Judgement(Verdict.NOT_RUN, reason), None, study=study, planned=planned)
+
+
+def _concerns(claim: Subject, trial: Subject) -> bool:
+    """Whether a claim may be about a trial: neither network, task nor a condition of both differs."""
+    same = claim.network in ("", trial.network) and claim.task in ("", trial.task)
+    return same and all(trial[name] in (None, value) for name, value in claim.condition)
 
 
 def _quickest(claim: Claim, planned: Sequence[PlannedRun]) -> PlannedRun | None:

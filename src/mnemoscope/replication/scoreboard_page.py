@@ -28,7 +28,8 @@ LEAD = (
     "diverged counts as one that does not agree. Networks marked 'by our recipe' were trained by other settings than "
     "the published ones, which the page of a study lists. It also says how each range was chosen. Networks on another "
     "task, or that have not solved it in a shorter training, are not compared. A command links to its measurements; "
-    "without a link, it would make them."
+    "without a link, it would make them. If trials have earlier settings, the preset has changed since, so the command "
+    "would train by other settings than those in the linked file."
 )
 _ABOUT = {
     "karuvally2023": "Variables in the weights of recurrent networks, and the episodic memory behind them.",
@@ -168,6 +169,7 @@ def _address(path: Path, base: Path) -> str:
 def _cells(line: Line, target: str) -> list[str]:
     command = f"`{line.command}`" if line.command else ""
     command = f"[{command}]({target})" if line.results else command
+    command = "; ".join(filter(None, (command, line.changed)))
     agreement = "" if line.claim.agreement is None else str(line.claim.agreement)
     return [
         line.quantity,

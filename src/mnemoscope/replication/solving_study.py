@@ -79,10 +79,7 @@ class SolvingStudy(LearningStudy):
             values = [value for value, short in zip(measured, unsolved, strict=True) if not short]
             missing += sum(unsolved)
             row = super().compare(trials, claim, values, ours, remark, quantity, diverged=missing)
-            reason = (
-                f"{OTHER_RECIPE}: {sum(unsolved)} of {len(trials)} had not solved the task after {most:,} iterations"
-            )
-            row = with_reason(row, reason) if row.verdict in APART else row
+            row = _without_unsolved(row, values, sum(unsolved), len(trials), most)
             return replace(row, measured=tuple(measured), diverged=missing - sum(unsolved))
         too_short = f"{most:,} iterations; {steps:,} were published"
         return claim.not_compared(quantity, ours, remark, Obstacle.SHORTER_TRAINING, too_short, measured, missing)
@@ -98,6 +95,29 @@ class SolvingStudy(LearningStudy):
         theirs = {name: published[name] for name in RECIPE}
         theirs |= {name: published["task_options"].get(name) for name in CURRICULUM_OPTIONS}
         return differing_settings({**used["task_options"], **used}, theirs)
+
+
+def _without_unsolved(row: Row, values: Sequence[float], unsolved: int, networks: int, most: int) -> Row:
+    """Return the row with the reason that some networks have not solved the task, and the number of those that agree.
+
+    Args:
+        row: the row whose verdict is that of the other networks.
+        values: the values of the networks that have solved the task.
+        unsolved: number of networks that have not.
+        networks: number of all networks, with those that diverged.
+        most: most iterations of a network.
+
+    """
+    if row.verdict not in APART:
+        return row
+    agreement = None if row.claim is None else row.claim.agreement
+    outside = 0 if agreement is None else sum(value not in agreement for value in values)
+    reason = f"{OTHER_RECIPE}: {unsolved} of {networks} had not solved the task after {most:,} iterations"
+    if outside:
+        reason += f", and {outside} that had {'is' if outside == 1 else 'are'} outside of the range"
+    agreeing = len(values) - outside
+    matching = (agreeing, networks) if row.verdict is Verdict.IN_PART and agreeing else None
+    return replace(row, judgement=replace(row.judgement, reason=reason, matching=matching))
 
 
 def changed_options(network: Mapping[str, Any], task_options: Mapping[str, Any]) -> dict[str, Any]:

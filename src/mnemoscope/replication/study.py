@@ -192,7 +192,8 @@ def _of_one_seed(row: Row) -> Judgement:
     if not row.verdict.compared or agreement is None or (agreement.of_mean and row.measured):
         return row.judgement
     where = "in the range" if row.verdict is Verdict.MATCHES else "outside of the range"
-    return not_compared(Obstacle.TOO_FEW, f"one network, {DIVERGED if not row.measured else where}")
+    what = "one network" if len(row.measured) + row.diverged == 1 else "one seed"
+    return not_compared(Obstacle.TOO_FEW, f"{what}, {DIVERGED if not row.measured else where}")
 
 
 def count_diverged(trials: Iterable[Finished]) -> int:

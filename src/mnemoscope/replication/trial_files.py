@@ -67,6 +67,12 @@ def missing_trials(study: Study, preset: str, finished: Sequence[Finished]) -> l
     return [f"{trial.name}, seed {trial.seed}" for trial in trials if trial.hash not in done]
 
 
+def changed_trials(study: Study, preset: str, finished: Sequence[Finished]) -> list[Finished]:
+    """Return the finished trials whose settings the preset does not have any more, with any seed."""
+    current = {trial.hash for trial in _trials(study, preset, _seeds(finished))}
+    return [each for each in finished if each.trial.hash not in current]
+
+
 def preset_progress(study: Study, preset: str, finished: Sequence[Finished]) -> dict[str, int]:
     """Count the trials of a preset with the preset's seeds, and those of them that are finished."""
     done = {each.trial.hash for each in finished}
