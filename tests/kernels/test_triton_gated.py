@@ -62,12 +62,15 @@ def test_results_and_gradients_are_those_of_the_loop(fused, kind, masked, bias, 
 
 
 @pytest.mark.parametrize("kind", ["gru", "lstm"])
-def test_without_gradients_no_gates_are_stored_and_nothing_changes(fused, kind):
+def test_without_gradients_no_gates_are_stored_and_nothing_changes(fused, kind, monkeypatch):
     cell, xs, state = problem(kind, 5, 3, 2)
+    launch, saved = gated._launch, []
+    monkeypatch.setattr(gated, "_launch", lambda *given, **more: saved.append(more["SAVE"]) or launch(*given, **more))
     start = LSTMState(*state) if len(state) == 2 else state[0]
     with torch.no_grad():
         plain = ms.scan(cell, xs, start)[0]
     assert torch.equal(plain, ms.scan(cell, xs, start)[0])
+    assert saved == [False, True]
 
 
 def test_second_derivatives_name_the_remedy(fused):

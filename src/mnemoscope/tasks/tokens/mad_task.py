@@ -34,7 +34,10 @@ class MadTask(TokenTask):
             return super().batch(size, seed, number, split)
         check_batch_request(size, number, split)
         if size > self.examples:
-            raise ValueError(f"A batch of {size} needs as many examples, but there are {self.examples}.")
+            raise ValueError(
+                f"A batch of {size} needs as many examples, but there are {self.examples}: choose a smaller batch_size, "
+                f"or examples = 0, with which every batch is new."
+            )
         epoch, place = divmod(number, self.examples // size)
         order = torch.randperm(
             self.examples, generator=torch.Generator().manual_seed(generator_seed(seed, epoch, "train"))
