@@ -1,9 +1,9 @@
 """Scans of a small GRU or LSTM on a GPU as one operator (kernels: `triton_gated`).
 
 On an H200, batches of 128 take 0.3 (GRU) to 0.8 (LSTM) of the time of cuDNN, which takes no mask, forward and backward
-together; the forward pass alone takes about as long (benchmarks/results/scans_cuda_few.md). The drive `us` holds the weighted
-inputs of all gates with their biases, in torch's order; `V` are the recurrent weights (gates, units). The state is held
-where the mask is False.
+together; the forward pass alone takes about as long (benchmarks/results/scans_cuda_few.md). The drive `us` holds the
+weighted inputs of all gates with their biases, in torch's order; `V` are the recurrent weights (gates, units). The
+state is held where the mask is False.
 """
 
 from __future__ import annotations

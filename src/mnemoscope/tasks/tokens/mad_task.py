@@ -35,7 +35,7 @@ class MadTask(TokenTask):
         check_batch_request(size, number, split)
         if size > self.examples:
             raise ValueError(
-                f"A batch of {size} needs as many examples, but there are {self.examples}: choose a smaller batch_size, "
+                f"A batch of {size} needs as many examples, but there are {self.examples}: choose a smaller batch, "
                 f"or examples = 0, with which every batch is new."
             )
         epoch, place = divmod(number, self.examples // size)
