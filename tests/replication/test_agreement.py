@@ -92,6 +92,8 @@ def test_few_networks_are_judged_by_the_published_scatter_or_not_at_all():
         published.judge([0.75, 0.96]).reason == "two networks of 5, below the range"
     )  # they scatter more than 2 points
     assert published.judge([0.91, 0.95]).reason == "two networks of 5, above the range"
+    rounded = accuracy(as_printed("90%", deviation=0.0, seeds=10))  # a deviation below the last digit
+    assert (rounded.judge([0.92]).obstacle, rounded.judge([0.93]).verdict) == (Obstacle.TOO_FEW, "better")
     unknown = accuracy(as_printed("90%"))
     assert (unknown.judge([0.9]).obstacle, unknown.judge([0.1]).obstacle) == (Obstacle.TOO_FEW,) * 2
     assert unknown.judge([0.9]).reason == "one network of 5, in the range"

@@ -112,16 +112,17 @@ def scatter_reach(agreement: Agreement, values: Sequence[float]) -> float:
     """Return the largest difference of the two means that the scatter of the seeds explains, by Welch's t test.
 
     A side whose scatter is unknown is taken to scatter like the other: fewer than three networks of ours, unless they
-    are further apart, and a source that states no spread. Such a source scatters by at least one unit of its last
-    digit, and if it does not state how many networks it has, it has one. The reach is infinite if the scatter of both
-    sides is unknown.
+    are further apart, and a source that states no spread. A source scatters by at least one unit of its last digit,
+    and if it states neither a spread nor how many networks it has, it has one. The reach is infinite if the scatter of
+    both sides is unknown.
     """
     number, published = len(values), agreement.seeds or 1
     ours = stdev(values) if number > 1 else 0.0
     if number < FEWEST:
         if agreement.deviation is None:
             return inf
-        return t_reach(_degrees(agreement)) * max(ours, agreement.deviation) * sqrt(1 / number + 1 / published)
+        deviation = max(ours, agreement.deviation, agreement.unit)
+        return t_reach(_degrees(agreement)) * deviation * sqrt(1 / number + 1 / published)
     if agreement.error is None:
         return t_reach(number - 1) * sqrt(ours**2 / number + max(ours, agreement.unit) ** 2 / published)
     first, second = ours**2 / number, max(agreement.error, agreement.unit / sqrt(published)) ** 2
