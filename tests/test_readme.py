@@ -37,6 +37,7 @@ COMPARED = {
     "recall": 0.06,
     "state-tracking": 2,
     "token-tasks": 0,
+    "verdicts": 0,
 }
 """Pages whose examples print what they show, and the largest difference of a number: networks are trained alike on all
 machines, but for rounding."""
