@@ -34,6 +34,7 @@ ROOMS = (
     "replication",
     "studies",
     "sweeps",
+    "arena",
     "cli",
 )
 """A room imports only from rooms before it (docs/house.md has the same table)."""

@@ -10,6 +10,7 @@ from mnemoscope.base.lazy_imports import TYPE_CHECKING, lazy_attributes
 
 if TYPE_CHECKING:
     from mnemoscope import (
+        arena as arena,
         cells as cells,
         connectivity as connectivity,
         drawing as drawing,

@@ -1,0 +1,23 @@
+"""The memory arena: networks of one size, trained on the same tasks with the same tuning budget, in one table.
+
+    table = ArenaTable.load("results/arena/memory.json")
+    print(table.summary())
+
+An arena is a TOML file (`definition.py`); `docs/arena.md` describes its tables and how to submit a network.
+"""
+
+from typing import TYPE_CHECKING
+
+from mnemoscope.base.lazy_imports import lazy_attributes
+
+if TYPE_CHECKING:
+    from mnemoscope.arena.cell import ArenaCell as ArenaCell, TrainedRun as TrainedRun
+    from mnemoscope.arena.definition import (
+        Arena as Arena,
+        ArenaTask as ArenaTask,
+        Entrant as Entrant,
+        read_arena as read_arena,
+    )
+    from mnemoscope.arena.result import ArenaTable as ArenaTable
+
+__getattr__, __dir__ = lazy_attributes(__name__, __file__)

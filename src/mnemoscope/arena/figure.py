@@ -1,0 +1,113 @@
+"""Figures of an arena: accuracy against state size with the Pareto front, and learning curves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import cycle
+from math import ceil
+from statistics import mean
+from typing import TYPE_CHECKING, Any
+
+from mnemoscope.arena.result import ArenaTable
+from mnemoscope.drawing.axes import new_figure
+from mnemoscope.drawing.palette import CATEGORIES
+from mnemoscope.drawing.svg import COLOUR, style_page_axes
+from mnemoscope.report.training_curve import use_log_scale
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+COLUMNS = 3
+"""Panels next to each other."""
+
+
+def draw_front(table: ArenaTable, task: str | None = None) -> Figure:
+    """Draw accuracy against state size, and the Pareto front: of one task, or of the mean over all tasks."""
+    if task is not None:
+        table.arena.task(task)  # raises on an unknown name
+    figure = new_figure(7.2, 4.2)
+    axes = figure.add_subplot()
+    _draw_points(axes, table, task, labelled=True)
+    axes.set(xlabel="numbers in the state", ylabel="skill: chance is 0, no error is 1" if task is None else "accuracy")
+    style_page_axes(axes)
+    return figure
+
+
+def draw_fronts(table: ArenaTable) -> Figure:
+    """Draw accuracy against state size for every task; networks on the front are named."""
+    figure, panels = _panels(table)
+    for axes, task in panels:
+        _draw_points(axes, table, task, labelled=True)
+        if (chance := table.chances.get(task)) is not None:
+            axes.axhline(chance, color=COLOUR["muted"], linewidth=1, linestyle=(0, (1, 2)))
+        axes.set(title=task, xlabel="numbers in the state", ylabel="accuracy")
+        style_page_axes(axes)
+    return figure
+
+
+def draw_curves(table: ArenaTable) -> Figure:
+    """Draw the mean accuracy over the seeds at every evaluation during training, for every task."""
+    figure, panels = _panels(table)
+    styles = _styles(table)
+    for axes, task in panels:
+        for network in table.networks:
+            curves = [run.curve for run in table.cell(network, task).runs if run.curve]
+            if not curves:
+                continue
+            # a run that reached its target early stays where it stopped
+            longest = max(map(len, curves))
+            levels = [mean(curve[min(n, len(curve) - 1)] for curve in curves) for n in range(longest)]
+            steps = table.evaluated_steps(task)[:longest]
+            axes.plot(steps, levels, linewidth=1.2, label=network, **styles[network])
+        if (chance := table.chances.get(task)) is not None:
+            axes.axhline(chance, color=COLOUR["muted"], linewidth=1, linestyle=(0, (1, 2)))
+        axes.set(title=task, xlabel="optimiser steps", ylabel="accuracy", ylim=(-0.02, 1.05))
+        style_page_axes(axes)
+    handles = {name: line for axes, _ in panels for line, name in zip(*axes.get_legend_handles_labels(), strict=True)}
+    if handles:
+        figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=5, frameon=False, fontsize=8)
+    return figure
+
+
+def _panels(table: ArenaTable) -> tuple[Figure, list[tuple[Any, str]]]:
+    rows = ceil(len(table.tasks) / COLUMNS)
+    figure = new_figure(10.8, 2.9 * rows + 0.6)
+    return figure, [(figure.add_subplot(rows, COLUMNS, n + 1), task) for n, task in enumerate(table.tasks)]
+
+
+def _draw_points(axes: Any, table: ArenaTable, task: str | None, labelled: bool) -> None:
+    points, front = table.points(task), table.front(task)
+    kinds = {each.name: each.kind for each in table.arena.networks}
+    for name, (state, accuracy) in points.items():
+        on_front = name in front
+        axes.plot(
+            state,
+            accuracy,
+            marker="o",
+            markersize=6 if on_front else 4,
+            color=_colours(table)[kinds[name]],
+            alpha=1.0 if on_front else 0.45,
+            linestyle="none",
+        )
+        if labelled and on_front:
+            axes.annotate(name, (state, accuracy), (4, 4), textcoords="offset points", color=COLOUR["ink"], fontsize=8)
+    if points:
+        axes.plot(*zip(*(points[name] for name in front), strict=True), color=COLOUR["path"], linewidth=1, zorder=1)
+        use_log_scale(axes, axes.xaxis)
+    axes.margins(x=0.15, y=0.12)
+
+
+def _colours(table: ArenaTable) -> Mapping[str, str]:
+    """Return a colour for each kind of network."""
+    kinds = dict.fromkeys(each.kind for each in table.arena.networks)
+    return {kind: COLOUR[name] for kind, name in zip(kinds, cycle(CATEGORIES), strict=False)}
+
+
+def _styles(table: ArenaTable) -> dict[str, dict[str, Any]]:
+    """Return colour and line of each network: the colour of its kind, and another line for each network of a kind."""
+    colours, used, styles = _colours(table), dict[str, int](), {}
+    for each in table.arena.networks:
+        number = used[each.kind] = used.get(each.kind, -1) + 1
+        dashes = ("-", (0, (4, 1.5)), (0, (1, 1)), (0, (6, 1.5, 1, 1.5)), (0, (2, 2)), (0, (8, 2)))
+        styles[each.name] = {"color": colours[each.kind], "linestyle": dashes[number % len(dashes)]}
+    return styles

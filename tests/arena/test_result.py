@@ -1,0 +1,125 @@
+"""The table of an arena: definitions, cells, fronts and files."""
+
+from dataclasses import replace
+from itertools import product
+from statistics import mean, stdev
+
+import pytest
+
+from mnemoscope.arena import Arena, ArenaTable, TrainedRun, read_arena
+from mnemoscope.arena.result import DIVERGED, NOT_YET, pareto_front
+
+ARENA = read_arena("tiny")
+
+
+def run(network="gru", task="parity", seed=1, accuracy=0.9, **more):
+    given = {"learning_rate": 0.005, "hidden_size": 8, "parameters": 1500, "state": 8, "hash": "0123456789"}
+    measured = {
+        "loss": 0.1,
+        "steps": 200,
+        "seconds": 2.0,
+        "longer": (0.8, 0.6),
+        "curve": () if accuracy is None else (0.5, accuracy),
+    }
+    return TrainedRun(network, task, seed, environment=0, accuracy=accuracy, **{**given, **measured, **more})
+
+
+def table(*runs, arena=ARENA):
+    return ArenaTable(arena, runs, {"parity": 0.5, "recall": 0.25}, ({"torch": "2"},))
+
+
+def test_an_arena_is_read_back_from_its_own_tables():
+    assert Arena.from_dict(ARENA.to_dict()) == ARENA
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"seeds": [0, 1]}, "seed 0 of the tuning must not be a seed of the table"),
+        ({"match": {}}, "either parameters or state"),
+        ({"training": {"learning_rate": 0.1}}, "The arena determines 'learning_rate'"),
+        ({"training": {"batchsize": 2}}, "Did you mean 'batch_size'"),
+        ({"network": [{"name": "gru", "cell": "gru", "colour": "red"}]}, "no field 'colour'"),
+        ({"network": [{"name": "gru"}]}, "missing 2 required"),
+        ({"empty": [{"networks": ["gur"], "tasks": ["parity"], "reason": "-"}]}, "Did you mean 'gru'"),
+        ({"tasks": []}, "'tasks' is no entry of an arena"),
+    ],
+)
+def test_an_arena_that_is_wrong_names_what_is_wrong(changes, message):
+    with pytest.raises(ValueError, match=message):
+        Arena.from_dict({**ARENA.to_dict(), **changes})
+
+
+def test_a_part_of_an_arena_keeps_the_reasons_of_its_empty_cells():
+    part = ARENA.part(networks=["elman"], tasks=["recall"])
+    assert [each.name for each in part.networks] == ["elman"]
+    assert part.reason_empty("elman", "recall") == ARENA.reason_empty("elman", "recall") != ""
+    assert ARENA.part(networks=["gru"]).empty == ()
+
+
+def test_a_cell_has_the_mean_and_students_interval_of_its_seeds():
+    arena = replace(ARENA, seeds=(1, 2, 3))
+    values = [0.90, 0.92, 0.97]
+    cell = table(*(run(seed=s + 1, accuracy=a) for s, a in enumerate(values)), arena=arena).cell("gru", "parity")
+    assert cell.accuracy == mean(values)
+    reach = 4.5265 * stdev(values) / 3**0.5  # two standard errors of a normal number, with 2 degrees of freedom
+    assert cell.interval == pytest.approx((mean(values) - reach, min(1.0, mean(values) + reach)), abs=1e-4)
+    assert cell.skill == pytest.approx((mean(values) - 0.5) / 0.5)
+    assert cell.longer == {16: pytest.approx(0.8), 32: pytest.approx(0.6)}
+    assert cell.remarks() == []
+
+
+def test_two_seeds_have_no_interval_and_a_missing_one_is_named():
+    cell = table(run(seed=1)).cell("gru", "parity")
+    assert cell.interval is None
+    assert cell.remarks() == ["1 of 2 seeds"]
+
+
+def test_a_run_that_did_not_stay_finite_is_named_and_has_no_part_in_the_mean():
+    cell = table(run(seed=1, accuracy=0.8), run(seed=2, accuracy=None, curve=(), longer=())).cell("gru", "parity")
+    assert cell.accuracy == 0.8
+    assert cell.remarks() == ["1 of 2 runs did not stay finite"]
+
+
+def test_an_empty_cell_says_why():
+    lost = [run(seed=0, accuracy=None, learning_rate=rate) for rate in ARENA.tuning.learning_rates]
+    found = table(*lost)
+    assert found.cell("gru", "parity").reason == DIVERGED
+    assert found.cell("deltanet", "parity").reason == NOT_YET
+    assert found.cell("elman", "recall").reason == ARENA.empty[0].reason
+
+
+def test_the_energy_of_a_cell_is_known_if_that_of_all_its_runs_is():
+    assert table(run(joules=10.0), run(seed=2, joules=20.0)).cell("gru", "parity").joules == 15.0
+    assert table(run(joules=10.0), run(seed=2)).cell("gru", "parity").joules is None
+
+
+def test_the_front_is_what_a_comparison_of_all_pairs_leaves():
+    values = (0.1, 0.2, 0.2, 0.7)
+    points = {f"{n}": (cost, value) for n, (cost, value) in enumerate(product((1, 2, 2, 5), values))}
+    for name, (cost, value) in points.items():
+        better = [other for other in points.values() if other[0] <= cost and other[1] >= value]
+        assert (name in pareto_front(points)) == all(other == (cost, value) for other in better)
+
+
+def test_a_table_is_read_back_from_its_file(tmp_path):
+    saved = table(run(), run("deltanet", "recall", seed=2, accuracy=1.0, longer=(0.3,), joules=5.5))
+    saved.save(tmp_path / "table.json")
+    assert ArenaTable.load(tmp_path / "table.json") == saved
+    (tmp_path / "other.json").write_text('{"kind": "x", "arena": {}, "chances": {}, "environments": [], "runs": {}}')
+    with pytest.raises(ValueError, match="not the table of an arena"):
+        ArenaTable.load(tmp_path / "other.json")
+
+
+def test_networks_are_ranked_by_their_mean_skill():
+    found = table(run(accuracy=0.75), run("deltanet", accuracy=1.0), run("gru", "recall", accuracy=1.0))
+    assert found.mean_skill("gru") == (pytest.approx(0.75), 2)
+    assert found.ranking() == ["deltanet", "gru", "elman"]
+    assert "gru (0.750 over 2 tasks)" in found.summary()
+
+
+def test_a_table_draws_itself():
+    found = table(run(state=8), run("deltanet", state=32, accuracy=1.0))
+    labels = {text.get_text() for text in found.figure("parity").axes[0].texts}
+    assert labels == {"gru", "deltanet"}
+    assert "image/png" in found._repr_html_()
