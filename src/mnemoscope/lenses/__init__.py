@@ -94,6 +94,10 @@ from mnemoscope.lenses.low_rank import (
     reduce_network as reduce_network,
 )
 from mnemoscope.lenses.matrix_rank import RankScores as RankScores, measure_rank as measure_rank
+from mnemoscope.lenses.noise_tolerance import (
+    NoiseTolerance as NoiseTolerance,
+    measure_noise_tolerance as measure_noise_tolerance,
+)
 from mnemoscope.lenses.principal_axes import (
     PrincipalComponents as PrincipalComponents,
     principal_components as principal_components,

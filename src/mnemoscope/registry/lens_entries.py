@@ -53,6 +53,8 @@ reduction | latent variables of a low-rank network: their flow and fixed points,
     mastrogiuseppe2018 beiran2021 dubreuil2022 | dynamics | mnemoscope.inspection.low_rank:low_rank_sections
 diffusion | how noise spreads the value that a line or ring holds, from left tangent vectors and by simulation
     mnemoscope | mnemoscope.lenses:measure_diffusion | mnemoscope | dynamics
+noise-tolerance | how well a network answers while noise, relative to the size of its state, enters it at every step
+    mnemoscope | mnemoscope.lenses:measure_noise_tolerance | mnemoscope | behaviour, dynamics
 rank | the task performance that a trained matrix, or its change in training, keeps at each lower rank
     Schuessler et al. 2020; Dubreuil et al. 2022 | mnemoscope.lenses:measure_rank | schuessler2020 dubreuil2022
     matrices
