@@ -20,7 +20,11 @@ from mnemoscope.base.array_types import Float
 Operators = Float[Tensor, "pairs size size"]
 
 STARTS = 16
-"""Random orthogonal starts of each pair, in addition to four that are derived from eigenvalues."""
+"""Random orthogonal starts of a round, in addition to four that are derived from eigenvalues."""
+ROUNDS = 6
+"""Largest number of rounds of random starts."""
+CONFIRMED = 3
+"""Starts that must reach the best optimum of a pair; a further round follows otherwise."""
 STEPS = 500
 """Largest number of steps of a start."""
 MEMORY = 6
@@ -57,8 +61,8 @@ def align_operators(first: Operators, second: Operators, *, starts: int = STARTS
     """Return the orthogonal matrices that align each second operator with the first one of its pair.
 
     f has many local optima. Four starts of each pair come from eigenvalues and eigenvectors. If none of them reaches
-    the bound, `starts` random ones follow, and the best optimum of all counts. A pair with an operator of 0 has the
-    cosine 0, or 1 if both are 0.
+    the bound, rounds of `starts` random ones follow until three starts have reached the best optimum of all, at most
+    six rounds. A pair with an operator of 0 has the cosine 0, or 1 if both are 0.
 
     >>> A = torch.tensor([[[0.9, 0.5], [0.0, 0.3]]], dtype=torch.float64)
     >>> turn = torch.tensor([[0.6, -0.8], [0.8, 0.6]], dtype=torch.float64)
@@ -70,15 +74,7 @@ def align_operators(first: Operators, second: Operators, *, starts: int = STARTS
     A, B = (part / norm.clamp_min(1e-300)[:, None, None] for part, norm in zip((first, second), norms, strict=True))
     bound = cosine_bound(A, B)
     C, cosines = _best_of(A, B, _planned_starts(A, B))
-    open_pairs = torch.nonzero(cosines.amax(1) < bound - REACHED)[:, 0]
-    agreement = torch.ones_like(bound)
-    if len(open_pairs) and starts:
-        random = _random_starts(A.shape[1], starts, seed).expand(len(open_pairs), -1, -1, -1)
-        more, more_cosines = _best_of(A[open_pairs], B[open_pairs], random)
-        found = torch.cat([cosines[open_pairs], more_cosines], 1)
-        better = more_cosines.amax(1) > cosines[open_pairs].amax(1)
-        C[open_pairs[better]] = more[better]
-        agreement[open_pairs] = (found >= found.amax(1, keepdim=True) - SAME_OPTIMUM).double().mean(1)
+    C, agreement = _search_randomly(A, B, C, cosines, bound, starts, seed)
     C, cosine, residual = _ascend(A, B, C, STEPS, FINE)
     return Alignment(
         cosine=torch.where((norms == 0).all(0), 1.0, cosine.clamp(-1, 1)),
@@ -111,9 +107,37 @@ def _best_of(
     return C.reshape(starts.shape)[torch.arange(pairs), cosines.argmax(1)], cosines
 
 
-def _random_starts(size: int, number: int, seed: int) -> Float[Tensor, "starts size size"]:
-    """Return random orthogonal matrices; every other one has the determinant -1."""
+def _search_randomly(
+    A: Operators,
+    B: Operators,
+    C: Operators,
+    cosines: Float[Tensor, "pairs planned"],
+    bound: Tensor,
+    starts: int,
+    seed: int,
+) -> tuple[Operators, Float[Tensor, " pairs"]]:
+    """Return the best rotation of each pair after rounds of random starts, and the share of starts that agree."""
     generator = torch.Generator().manual_seed(seed)
+    C, agreement = C.clone(), torch.ones_like(bound)
+    pairs, found = torch.arange(len(A)), cosines
+    unsettled = found.amax(1) < bound - REACHED
+    for _ in range(ROUNDS if starts else 0):
+        pairs, found = pairs[unsettled], found[unsettled]
+        if not len(pairs):
+            break
+        random = _random_starts(A.shape[1], starts, generator).expand(len(pairs), -1, -1, -1)
+        rotations, reached = _best_of(A[pairs], B[pairs], random)
+        better = reached.amax(1) > found.amax(1)
+        C[pairs[better]] = rotations[better]
+        found = torch.cat([found, reached], 1)
+        same = found >= found.amax(1, keepdim=True) - SAME_OPTIMUM
+        agreement[pairs] = same.double().mean(1)
+        unsettled = same.sum(1) < CONFIRMED
+    return C, agreement
+
+
+def _random_starts(size: int, number: int, generator: torch.Generator) -> Float[Tensor, "starts size size"]:
+    """Return random orthogonal matrices; every other one has the determinant -1."""
     random = torch.linalg.qr(torch.randn(number, size, size, generator=generator, dtype=torch.float64))[0]
     wanted = torch.tensor([1.0, -1.0], dtype=torch.float64).repeat(number)[:number]
     random[:, :, 0] *= (wanted * torch.linalg.det(random).sign())[:, None]
