@@ -123,6 +123,32 @@ def test_networks_like_the_published_ones_seldom_differ_and_others_do(networks, 
         assert other["better"] > 0.4 * draws
 
 
+def test_the_best_of_three_is_compared_with_the_best_of_any_three_of_ours():
+    published = accuracy(as_printed("0.971", seeds=3, high=1.0, best=True))
+    assert published.judge([0.3, 0.971, 0.5]).verdict == "matches"
+    assert published.judge([0.3, 0.972, 0.4, 0.5]).verdict == "compatible"  # one best is 0.5
+    assert published.judge([0.3, 0.31, 0.32]).verdict == "worse"
+    assert published.judge([0.971, 0.97]).obstacle == Obstacle.TOO_FEW
+    assert published.compare("accuracy", [0.3, 0.971, 0.5], "0.971").interval is None  # that of a mean says nothing
+    with pytest.raises(ValueError, match="needs their number"):
+        as_printed("0.971", best=True)
+
+
+@pytest.mark.parametrize("networks", [3, 6])
+def test_the_best_of_networks_like_the_published_ones_seldom_differs_and_of_others_does(networks):
+    random, draws = Random(0), 400
+
+    def judge(shift):
+        source, ours = ([random.gauss(0.5, 0.05) for _ in range(number)] for number in (3, networks))
+        printed = as_printed(f"{max(source):.3f}", seeds=3, best=True)
+        return accuracy(printed).judge([each + shift * 0.05 for each in ours]).verdict.value
+
+    same, other = (Counter(judge(shift) for _ in range(draws)) for shift in (0, 10))
+    assert same["better"] + same["worse"] < 0.07 * draws
+    assert other["better"] > 0.5 * draws
+    assert other["matches"] + other["worse"] == 0
+
+
 def test_a_range_that_holds_chance_is_not_compared():
     claim = accuracy(as_printed("50.3%", deviation=0.5, seeds=10), chance=0.5)
     guesses = [0.503, 0.5, 0.497, 0.502, 0.503]

@@ -118,12 +118,12 @@ def test_every_claim_is_counted_once(board):
     assert len(board.items) == sum(len(entry.load().claims) for entry in registry.studies)
     assert sum(len(board.claims_of(work)) for work in board.works()) == len(board.items)
     found = counts(board.published())
-    apart = len(board.claims_of(THIS_PROJECT)) + len(board.by_construction())
+    apart = len(board.claims_of(THIS_PROJECT)) + len(board.by_construction()) + len(board.reduced())
     assert sum(found.values()) == len(board.items) - apart
     assert all(item.obstacle for item in board.published() if item.verdict is Verdict.NOT_COMPARED)
     assert f"Of {len(board.published())} published" in board.summary()
     assert f"{sum(found[verdict] for verdict in Verdict if verdict.compared)} are compared" in board.summary()
-    numbers = [int(number) for number in re.findall(r"\d+", board.headline())]
+    numbers = [int(number) for number in re.findall(r"\d+", board.headline().partition("By a reduced recipe")[0])]
     total, compared, match, ours, compatible, better, worse, in_part, differ, *rest = numbers
     apart, known, unknown, untested, not_compared, *rest = rest
     assert match + compatible + better + worse + in_part + differ == compared
@@ -248,7 +248,27 @@ def test_lines_of_several_networks_form_one_item():
     assert (mixed.verdict, len(mixed.lines), mixed.lines[1].judgement.reason) == ("differs", 2, "a misprint")
 
 
-@pytest.mark.parametrize("reason", ["other recipe: clip 1", "1 of 2 did not stay finite", "a misprint"])
+def test_verdicts_by_a_reduced_recipe_are_marked_and_counted_apart():
+    full, other = make_scoreboard([results_of("cpu", row("a", "matches"))]), row("a", "worse")
+    smaller = make_scoreboard([results_of("reduced", replace(other, reduced="small: steps 9"))])
+    assert len(smaller.published()) == len(full.published()) - 1
+    (item,) = smaller.reduced()
+    assert (item.reduced, item.lines[0].mark, full.reduced()) == (True, ", by a reduced recipe", [])
+    assert "By a reduced recipe, 1 more were tested, a class of their own: 0 match" in smaller.headline()
+    assert "1 are worse, 0 match in part" in smaller.headline()
+    assert "reduced" not in full.headline()
+
+
+def test_a_claim_that_no_study_can_measure_says_why(monkeypatch):
+    claim = replace(STUDY.claims[0], out_of_reach="there is no such network")
+    monkeypatch.setattr(type(STUDY), "claims", (claim,))
+    line = next(item for item in make_scoreboard([]).items if item.study == STUDY.name).lines[0]
+    assert (line.verdict, line.judgement.reason) == ("not run", "there is no such network")
+
+
+@pytest.mark.parametrize(
+    "reason", ["other recipe: clip 1", "reduced recipe small: steps 9", "1 of 2 did not stay finite", "a misprint"]
+)
 def test_a_circumstance_that_was_not_tested_is_no_known_cause(reason):
     item = stable(results_of("cpu", row("a", "worse", reason=reason)))
     assert (item.cause_unknown, item.cause_untested) == (False, reason != "a misprint")

@@ -158,6 +158,11 @@ comparison | which of two shapes is larger: directed similarities, differences, 
     relations
 mante-selection | line attractors and selection vectors of networks that decide about motion or colour by context
     Mante et al. 2013, Fig 5 and 6 | mnemoscope.studies.mante2013.selection:STUDY | mante2013 song2016 | dynamics
+formal-languages | parity and modular arithmetic with eigenvalues in [0, 1] and in [-1, 1]
+    Grazzi et al. 2025, Table 3 | mnemoscope.studies.grazzi2025.formal_languages:STUDY | grazzi2025 beck2024
+    state tracking
+word-problems | products of permutations, with one or more reflections for each letter
+    Siems et al. 2025 | mnemoscope.studies.siems2025.word_problems:STUDY | siems2025 merrill2024 | state tracking
 """
 
 studies = Registry("study", read_entries(STUDIES))

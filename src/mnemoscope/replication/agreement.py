@@ -37,10 +37,14 @@ class Agreement:
     """One unit of the last printed digit."""
     limits: tuple[float, float] = (-inf, inf)
     """Lowest and highest possible value of the quantity."""
+    best: bool = False
+    """Whether the published value is that of the best of `seeds` networks, and not their mean."""
 
     def __post_init__(self) -> None:
         if not self.low <= self.high or not self.chosen:
             raise ValueError(f"A range needs low <= high and how it was chosen, but {self!r} was given.")
+        if self.best and (self.seeds is None or not self.of_mean):
+            raise ValueError(f"The best of several networks needs their number and `of_mean`, but {self!r} was given.")
 
     def __contains__(self, value: float) -> bool:
         return self.low <= value <= self.high
@@ -91,6 +95,7 @@ def as_printed(
     seeds: int | None = None,
     low: float = -inf,
     high: float = inf,
+    best: bool = False,
 ) -> Agreement:
     """Return the range around a printed mean: the published spread, or one unit of its last digit if that is larger.
 
@@ -101,6 +106,7 @@ def as_printed(
         seeds: number of networks behind the number, if the source states it.
         low: lowest possible value of the quantity.
         high: highest possible value of the quantity.
+        best: whether the number is that of the best of `seeds` networks.
 
     >>> print(as_printed("96.6%"), "|", as_printed("94.7%", deviation=5.4, seeds=10, high=1.0))
     0.965 to 0.967 | 0.893 to 1
@@ -129,4 +135,5 @@ def as_printed(
         error=None if error is None else error * float(scale),
         unit=float(unit * scale),
         limits=(low, high),
+        best=best,
     )

@@ -77,6 +77,8 @@ class Claim:
     """Side of the published value that is better; None: neither."""
     reason: str = ""
     """Why our measurement cannot match, where that is known: a misprint, an error in a proof."""
+    out_of_reach: str = ""
+    """Why no study measures the claim yet: a network or a task that the library does not have."""
     chance: float | None = None
     """Accuracy that a network reaches by guessing, for a claim that says little if this value agrees with it."""
     by_construction: bool = False
@@ -212,6 +214,9 @@ class Row:
     """Number of networks without a value, as their training did not stay finite."""
     recipe: str = ""
     """Settings of the training that differ from the published ones; empty if none does, or nothing was trained."""
+    reduced: str = ""
+    """Name of the reduced recipe by which the networks were trained, and what it reduces; empty if it is not reduced.
+    Verdicts by reduced recipes form a class of their own."""
 
     @property
     def verdict(self) -> Verdict:
@@ -237,7 +242,7 @@ class Row:
         """Interval of the mean over the networks (`mean_interval`), if their mean is compared; None for too few."""
         if self.claim is None or self.claim.agreement is None or not self.claim.agreement.of_mean:
             return None
-        if len(self.measured) < FEWEST or not all(map(isfinite, self.measured)):
+        if len(self.measured) < FEWEST or self.claim.agreement.best or not all(map(isfinite, self.measured)):
             return None
         return mean_interval(self.measured, self.claim.agreement.limits)
 

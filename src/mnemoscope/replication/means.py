@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
+from itertools import combinations
 from math import inf, sqrt
 from statistics import NormalDist, mean, stdev
 from typing import Literal
@@ -24,7 +26,7 @@ def judge_mean(
     values: Sequence[float],
     better: Literal["higher", "lower"] | None = None,
 ) -> Judgement:
-    """Judge the mean of values, one per network.
+    """Judge the mean of values, one per network, or the best of as many as the source has (`expected`).
 
     1. It differs if it is outside of the range of agreement, and further from the published value than the scatter of
        the seeds on both sides allows (`differs`).
@@ -45,7 +47,7 @@ def judge_mean(
     '3 of 5 networks; others may give 2.3% to 100.0%'
 
     """
-    value = mean(values)
+    value = expected(agreement, values)
     inside = value in agreement
     if differs(agreement, values):
         if better is None:
@@ -55,7 +57,7 @@ def judge_mean(
     if len(values) >= (needed := networks_needed(agreement)):
         return Judgement(Verdict.MATCHES if inside else Verdict.COMPATIBLE)
     low, high = mean_interval(values, agreement.limits)
-    if inside and low in agreement and high in agreement:
+    if inside and low in agreement and high in agreement and not agreement.best:
         return Judgement(Verdict.MATCHES)
     if len(values) < FEWEST:
         where = "in the range" if inside else "above the range" if value > agreement.high else "below the range"
@@ -66,6 +68,18 @@ def judge_mean(
     return not_compared(
         Obstacle.UNDECIDED, f"{len(values)} of {needed} networks; others may give {low_text} to {high_text}"
     )
+
+
+def expected(agreement: Agreement, values: Sequence[float]) -> float:
+    """Return the mean of the values, or if the source has the best of k networks, the mean best of any k of ours.
+
+    >>> from mnemoscope.replication.agreement import as_printed
+    >>> expected(as_printed("0.971", seeds=2, best=True), [0.9, 0.5, 0.7])
+    0.8333333333333334
+    """
+    if not agreement.best or agreement.seeds is None:
+        return mean(values)
+    return mean(max(chosen) for chosen in combinations(values, min(agreement.seeds, len(values))))
 
 
 def networks_needed(agreement: Agreement) -> int:
@@ -94,7 +108,7 @@ def differs(agreement: Agreement, values: Sequence[float]) -> bool:
     may stretch the scatter, each of at least five networks is outside of the range and of the interval of the published
     mean, on the same side. If half of all networks were on either side, five would be on one side in 6% of cases.
     """
-    value = mean(values)
+    value = expected(agreement, values)
     if value in agreement:
         return False
     high = value > agreement.high
@@ -115,7 +129,16 @@ def scatter_reach(agreement: Agreement, values: Sequence[float]) -> float:
     are further apart, and a source that states no spread. A source scatters by at least one unit of its last digit,
     and if it states neither a spread nor how many networks it has, it has one. The reach is infinite if the scatter of
     both sides is unknown.
+
+    The best of k networks scatters by `best_scatter(k)` of their standard deviation, and n networks contain n / k of
+    them: the reach of a mean is multiplied by `sqrt(k)` times this number.
     """
+    if agreement.best and agreement.seeds is not None:
+        return (
+            sqrt(agreement.seeds)
+            * best_scatter(agreement.seeds)
+            * scatter_reach(replace(agreement, best=False), values)
+        )
     number, published = len(values), agreement.seeds or 1
     ours = stdev(values) if number > 1 else 0.0
     if number < FEWEST:
@@ -133,6 +156,23 @@ def scatter_reach(agreement: Agreement, values: Sequence[float]) -> float:
 def _degrees(agreement: Agreement) -> int:
     """Return the degrees of freedom of the published spread: that of two networks if their number is not stated."""
     return 1 if agreement.seeds is None else agreement.seeds - 1
+
+
+@cache
+def best_scatter(number: int) -> float:
+    """Return the standard deviation of the largest of several independent standard normal numbers.
+
+    >>> round(best_scatter(1), 3), round(best_scatter(3), 3)
+    (1.0, 0.748)
+    """
+    from scipy.integrate import quad
+    from scipy.stats import norm
+
+    first, second = (
+        quad(lambda x, power=power: x**power * number * norm.pdf(x) * norm.cdf(x) ** (number - 1), -9, 9)[0]
+        for power in (1, 2)
+    )
+    return sqrt(second - first**2)
 
 
 @cache

@@ -19,6 +19,7 @@ from mnemoscope.replication.verdicts import (
     APART,
     DIVERGED,
     OTHER_RECIPE,
+    REDUCED_RECIPE,
     UNDECIDED_FOR,
     UNKNOWN,
     Judgement,
@@ -84,6 +85,8 @@ class Line:
     @property
     def mark(self) -> str:
         """Mark of the verdict if the networks were not trained by the published recipe."""
+        if self.row is not None and self.row.reduced:
+            return ", by a reduced recipe" if self.verdict.compared else ""
         return ", by our recipe" if self.recipe and self.verdict.compared else ""
 
     @property
@@ -135,17 +138,24 @@ class Item:
     def cause_untested(self) -> bool:
         """Whether a measurement does not match, and its reason is only a circumstance that was not tested as its cause.
 
-        Such are another recipe, networks that diverged, and seeds that do not decide about some of several networks.
+        Such are another or a reduced recipe, networks that diverged, and seeds that do not decide about some of several
+        networks.
         """
         reasons = [line.judgement.reason for line in self.lines if line.verdict in APART]
         return not self.cause_unknown and any(
-            reason.startswith((OTHER_RECIPE, UNDECIDED_FOR)) or reason.endswith(DIVERGED) for reason in reasons
+            reason.startswith((OTHER_RECIPE, REDUCED_RECIPE, UNDECIDED_FOR)) or reason.endswith(DIVERGED)
+            for reason in reasons
         )
 
     @property
     def our_recipe(self) -> bool:
         """Whether a network was trained by another recipe than the published one."""
         return any(line.recipe for line in self.lines)
+
+    @property
+    def reduced(self) -> bool:
+        """Whether the networks were trained by a reduced recipe, which makes the verdict one of another class."""
+        return any(line.row is not None and bool(line.row.reduced) for line in self.lines)
 
     @property
     def obstacle(self) -> Obstacle | None:
@@ -174,15 +184,20 @@ class Scoreboard:
         return [item for item in self.items if item.work == work]
 
     def published(self) -> list[Item]:
-        """Return all claims but those of this project and those that are true by construction."""
-        return [item for item in self.items if item.work != THIS_PROJECT and not item.claim.by_construction]
+        """Return all claims but those of this project, those true by construction, and those of `reduced`."""
+        apart = (item.work == THIS_PROJECT or item.claim.by_construction or item.reduced for item in self.items)
+        return [item for item, other in zip(self.items, apart, strict=True) if not other]
+
+    def reduced(self) -> list[Item]:
+        """Return the published claims that were tested by a reduced recipe, whose verdicts are a class of their own."""
+        return [item for item in self.items if item.work != THIS_PROJECT and item.reduced]
 
     def by_construction(self) -> list[Item]:
         """Return the published claims that hold by construction: numbers of parameters, proven bounds."""
         return [item for item in self.items if item.work != THIS_PROJECT and item.claim.by_construction]
 
     def headline(self) -> str:
-        """Count the published claims by verdict, cause and obstacle, in sentences."""
+        """Count the published claims by verdict, cause and obstacle, and those by a reduced recipe, in sentences."""
         published = self.published()
         count = counts(published)
         compared = [item for item in published if item.verdict.compared]
@@ -199,7 +214,7 @@ class Scoreboard:
             f"part and {count[Verdict.DIFFERS]} differ. Of these last {len(apart)}, the cause is known for {known}, "
             f"unknown for {unknown}, and untested for {untested}: another recipe, divergence, or seeds that decide it "
             "for some networks only. "
-        ) + self._not_compared(published)
+        ) + " ".join(filter(None, (self._not_compared(published), self._by_reduced_recipes())))
 
     def _not_compared(self, published: Sequence[Item]) -> str:
         """Count the claims that are not compared by the class of reason, and those that were not run."""
@@ -207,6 +222,18 @@ class Scoreboard:
         classes = ", ".join(f"{obstacle.value} ({number})" for obstacle, number in obstacles.most_common())
         not_run = f"{count[Verdict.NOT_RUN]} were not run."
         return f"{count[Verdict.NOT_COMPARED]} are not comparable: {classes or 'none'}. {not_run}"
+
+    def _by_reduced_recipes(self) -> str:
+        """Count the claims that were tested by a reduced recipe, or return an empty text if none was."""
+        if not (items := self.reduced()):
+            return ""
+        count = counts(items)
+        return (
+            f"By a reduced recipe, {len(items)} more were tested, a class of their own: {count[Verdict.MATCHES]} "
+            f"match, {count[Verdict.COMPATIBLE]} are compatible, {count[Verdict.BETTER]} are better, "
+            f"{count[Verdict.WORSE]} are worse, {count[Verdict.IN_PART]} match in part, {count[Verdict.DIFFERS]} "
+            f"differ and {count[Verdict.NOT_COMPARED]} are not comparable."
+        )
 
     def summary(self) -> str:
         """Return the headline, and the counts of claims that are true by construction."""
@@ -239,6 +266,7 @@ class Scoreboard:
                     "diverged": line.row.diverged if line.row else None,
                     "standard error": None if line.row is None else line.row.standard_error,
                     "our recipe": line.recipe,
+                    "reduced recipe": "" if line.row is None else line.row.reduced,
                     "preset": line.preset,
                     "verdict": line.verdict.value,
                     "matching": line.judgement.matching,
@@ -316,7 +344,7 @@ def _without_measurement(
 ) -> Line:
     if results and claim.agreement is None:
         return Line(claim.name, claim, "", not_compared(Obstacle.NO_NUMBER, claim.reason), None)
-    reason = "" if planned is None else _device_time(planned)
+    reason = claim.out_of_reach if planned is None else _device_time(planned)
     return Line(claim.name, claim, "", Judgement(Verdict.NOT_RUN, reason), None, study=study, planned=planned)
 
 

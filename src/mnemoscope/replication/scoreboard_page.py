@@ -26,7 +26,9 @@ LEAD = (
     "measurement of the preset nearest to it. The networks are those within the range, of all that were measured, with "
     "the standard error of their mean and, where the mean is compared, its interval of 95%. A network whose training "
     "diverged counts as one that does not agree. Networks marked 'by our recipe' were trained by other settings than "
-    "the published ones, which the page of a study lists. It also says how each range was chosen. Networks on another "
+    "the published ones, which the page of a study lists. It also says how each range was chosen. Networks marked "
+    "'by a reduced recipe' were trained by a named recipe that is smaller than the published one; their verdicts are "
+    "counted apart, whatever they are. Networks on another "
     "task, or that have not solved it in a shorter training, are not compared. A command links to its measurements; "
     "without a link, it would make them. If trials have earlier settings, the preset has changed since, so the command "
     "would train by other settings than those in the linked file."
@@ -107,8 +109,12 @@ def write_summary(path: str | Path, board: Scoreboard) -> Path:
 def _by_work(board: Scoreboard) -> list[list[str]]:
     """Return a row for each work and one for all published claims."""
     groups = {heading(work): board.claims_of(work) for work in board.works() if work != THIS_PROJECT}
-    groups = {name: [item for item in items if not item.claim.by_construction] for name, items in groups.items()}
-    groups |= {"all published": board.published(), "true by construction": board.by_construction()}
+    groups = {
+        name: [item for item in items if not (item.claim.by_construction or item.reduced)]
+        for name, items in groups.items()
+    }
+    groups |= {"all published": board.published(), "by a reduced recipe": board.reduced()}
+    groups["true by construction"] = board.by_construction()
     groups[heading(THIS_PROJECT)] = board.claims_of(THIS_PROJECT)
     return [
         [name, *(str(counts(items)[verdict]) for verdict in Verdict), str(len(items))]
@@ -119,8 +125,9 @@ def _by_work(board: Scoreboard) -> list[list[str]]:
 
 def _open_questions(board: Scoreboard) -> list[str]:
     """Return the published claims that do not match for a reason that is unknown, or that no run has tested."""
-    unknown = [item for item in board.published() if item.cause_unknown]
-    untested = [item for item in board.published() if item.cause_untested]
+    published = [*board.published(), *board.reduced()]
+    unknown = [item for item in published if item.cause_unknown]
+    untested = [item for item in published if item.cause_untested]
     studies = {item.study: registry.studies.load(item.study).title for item in unknown + untested}
     lines = []
     for title, items in (("Causes that are unknown", unknown), ("Causes that no run has tested", untested)):

@@ -120,9 +120,17 @@ class Study(ABC):
         """Return the settings of a training that differ from the published ones, as text; empty if none does."""
         return ""
 
+    def reduced_recipe(self, trial: Trial) -> str:
+        """Return the name of a recipe that is smaller than the published one, and what it reduces; empty for others."""
+        return ""
+
     def other_recipes_of(self, trials: Sequence[Finished]) -> str:
         """Return the different texts of `other_recipe` for several trials, since seeds may have different settings."""
         return "; ".join(dict.fromkeys(filter(None, (self.other_recipe(each.trial) for each in trials))))
+
+    def reduced_recipes_of(self, trials: Sequence[Finished]) -> str:
+        """Return the different texts of `reduced_recipe` for several trials."""
+        return "; ".join(dict.fromkeys(filter(None, (self.reduced_recipe(each.trial) for each in trials))))
 
     def compare(
         self,
@@ -153,7 +161,7 @@ class Study(ABC):
             row = claim.compare(quantity or claim.name, measured, ours, remark, diverged)
             if self.seeded and not claim.by_construction and len({each.trial.seed for each in trials}) == 1:
                 row = replace(row, judgement=_of_one_seed(row))
-            return replace(row, recipe=self.other_recipes_of(trials))
+            return replace(row, recipe=self.other_recipes_of(trials), reduced=self.reduced_recipes_of(trials))
         obstacle = Obstacle.OTHER_CONDITIONS
         return claim.not_compared(quantity or claim.name, ours, remark, obstacle, measured=measured, diverged=diverged)
 

@@ -123,7 +123,8 @@ def claim_as_json(claim: Claim) -> dict[str, Any]:
 def _agreement_as_json(agreement: Agreement) -> dict[str, Any]:
     """Return a range as plain data; an end without a limit is None."""
     ends = [end if isfinite(end) else None for end in (agreement.low, agreement.high)]
-    return {"mean within" if agreement.of_mean else "each within": ends, "chosen": agreement.chosen}
+    kind = "best" if agreement.best else "mean" if agreement.of_mean else "each"
+    return {f"{kind} within": ends, "chosen": agreement.chosen}
 
 
 def row_as_json(row: Row) -> dict[str, Any]:
@@ -141,6 +142,7 @@ def row_as_json(row: Row) -> dict[str, Any]:
         **({} if row.successes is None else {"successes": row.successes}),
         **({"diverged": row.diverged} if row.diverged else {}),
         **({"recipe": row.recipe} if row.recipe else {}),
+        **({"reduced recipe": row.reduced} if row.reduced else {}),
         **({} if row.standard_error is None else {"standard error": float(f"{row.standard_error:.3g}")}),
         "remark": row.remark,
     }

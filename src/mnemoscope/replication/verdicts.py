@@ -10,6 +10,8 @@ UNKNOWN = "cause unknown"
 
 OTHER_RECIPE = "other recipe"
 """Begin of the reason where all that is known is that the training differs from the published one."""
+REDUCED_RECIPE = "reduced recipe"
+"""Begin of the reason where all that is known is that the recipe is smaller than the published one."""
 DIVERGED = "did not stay finite"
 """End of the reason where all that is known is that networks diverged."""
 UNDECIDED_FOR = "the seeds do not decide it for"

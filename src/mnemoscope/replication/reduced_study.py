@@ -1,0 +1,125 @@
+"""Studies of published trainings that exceed our means: named reduced recipes take their place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+from mnemoscope.config.run_config import RunConfig
+from mnemoscope.replication.claims import Claim, Row, Subject, with_reason
+from mnemoscope.replication.differences import measure_difference
+from mnemoscope.replication.learning_study import LearningStudy, by_name, finite
+from mnemoscope.replication.solving_study import differing_settings
+from mnemoscope.replication.study import Finished, Trial, listed
+from mnemoscope.replication.verdicts import APART, REDUCED_RECIPE
+from mnemoscope.training import evaluate_tasks, load_model
+
+COMPARED = (
+    "hidden_size",
+    "optimiser",
+    "learning_rate",
+    "weight_decay",
+    "schedule",
+    "clip",
+    "steps",
+    "batch_size",
+    "cell_options",
+    "task_options",
+)
+"""Settings in which a reduced recipe may differ from the published one."""
+
+
+class ReducedStudy(LearningStudy):
+    """Networks that are trained by the published recipe, or by a named one that is smaller.
+
+    The name of a recipe is that of its runs: it is one of `published`, or one of `reduced`. Trials of other names, such
+    as those of a smoke test, are not compared. A verdict by a reduced recipe is marked, and the scoreboard counts it
+    apart from all others, since a smaller network or a shorter training may change the result in either direction.
+    """
+
+    published: Mapping[str, RunConfig]
+    """The published recipe of each task, by the task of a subject."""
+    reduced: Mapping[str, str]
+    """Names of the reduced recipes, each with what it is."""
+    unlike: str = ""
+    """How all trainings here differ from the published ones in what no setting holds; empty if they do not."""
+    tests: ClassVar[tuple[int, int]] = (256, 8)
+    """Sequences of a test batch, and test batches of the last measurement."""
+
+    def published_recipe(self, trial: Trial) -> RunConfig:
+        """Return the recipe by which the published network was trained."""
+        return self.published[trial.subject.task]
+
+    def reduced_recipe(self, trial: Trial) -> str:
+        """Return the name of the trial's reduced recipe and the settings that differ from the published ones."""
+        name = trial.settings["name"]
+        differences = ", ".join(filter(None, (self._differences(trial), self.unlike)))
+        return f"{name}: {differences}" if name in self.reduced else ""
+
+    def other_recipe(self, trial: Trial) -> str:
+        """Return the settings of a training of the published size that differ from the published ones."""
+        reduced = trial.settings["name"] in self.reduced
+        return "" if reduced else ", ".join(filter(None, (self._differences(trial), self.unlike)))
+
+    def _differences(self, trial: Trial) -> str:
+        theirs = {name: value for name, value in asdict(self.published_recipe(trial)).items() if name in COMPARED}
+        ours = asdict(RunConfig(**trial.settings))
+        for table in ("cell_options", "task_options"):  # only the options in which they differ
+            names = theirs[table].keys() & ours[table].keys()
+            theirs |= {name: theirs[table][name] for name in names}
+            ours |= {name: ours[table][name] for name in names}
+            del theirs[table]
+        return differing_settings(ours, theirs)
+
+    def as_published(self, trial: Trial) -> bool:
+        """Whether a trial has the published recipe or one of the reduced ones."""
+        return trial.settings["name"] in {self.published_recipe(trial).name, *self.reduced}
+
+    def measure(self, run: Path) -> dict[str, Any]:
+        """Return the scores on new test sequences, named "test ..."."""
+        model, task, config = load_model(run)
+        sequences, batches = self.tests
+        measured = evaluate_tasks(model, {"test": task}, sequences=sequences, batches=batches, seed=config.seed)
+        return {f"test {name}": round(value, 5) for name, value in measured["test"].items()}
+
+    def compare(
+        self,
+        trials: Sequence[Finished],
+        claim: Claim,
+        measured: Sequence[float],
+        ours: str,
+        remark: str = "",
+        quantity: str = "",
+        *,
+        diverged: int | None = None,
+    ) -> Row:
+        """Compare as other studies do; without a tested cause, the reduced recipe is the reason of a difference."""
+        recipe = self.reduced_recipes_of(trials)
+        remark = "; ".join(filter(None, (remark, recipe)))
+        row = super().compare(trials, claim, measured, ours, remark, quantity, diverged=diverged)
+        if row.verdict in APART and recipe and not row.judgement.reason:
+            return with_reason(row, f"{REDUCED_RECIPE} {recipe}")
+        return row
+
+    def contrast(
+        self, results: Sequence[Finished], claim: Claim, first: Subject, second: Subject, score: str, comparisons: int
+    ) -> Row | None:
+        """Return the row of a claim that one network is better than another, or None if either was not run."""
+        sides = [[each for each in results if each.trial.subject == subject] for subject in (first, second)]
+        values = [[each.result[score] for each in finite(side)] for side in sides]
+        trials = [*sides[0], *sides[1]]
+        if not all(values) or not all(self.as_published(each.trial) for each in trials):
+            return None
+        difference = measure_difference([values[0]], [values[1]], comparisons)
+        ours = " against ".join(listed(side, ".3g") for side in values)
+        row = difference.compare(claim, ours, self.reduced_recipes_of(trials))
+        reduced = self.reduced_recipes_of(trials)
+        if row.verdict in APART and reduced and not row.judgement.reason:
+            row = with_reason(row, f"{REDUCED_RECIPE} {reduced}")
+        return replace(row, recipe=self.other_recipes_of(trials), reduced=reduced)
+
+    def groups(self, results: Sequence[Finished]) -> list[list[Finished]]:
+        """Return the trials of each network on each task."""
+        return list(by_name(results).values())
