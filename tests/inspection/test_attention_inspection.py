@@ -92,6 +92,14 @@ def test_inspect_prints_the_attention(tmp_path, capsys):
     assert "A certificate is for fixed points" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("undrawn")
+def test_the_page_of_a_transformer_shows_its_task_and_no_fixed_points(tmp_path):
+    folder = run_of(tmp_path, "causal-transformer", depth=1, heads=1)
+    inspection = inspect_run(folder, options=InspectionOptions(progress=False))
+    assert "its state grows" in text_of(inspection.save())
+    assert inspection.fixed_points is None
+
+
 def test_only_networks_that_attend_have_no_search_for_fixed_points():
     assert why_no_fixed_points(GRU(2, 3)) is None
     for past in (FullHistory(), SparseBacktracking()):

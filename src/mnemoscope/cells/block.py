@@ -80,6 +80,10 @@ class Block(Cell):
         self.last = around.make_input_norm(width) if last else nn.Identity()
 
     @property
+    def grows(self) -> bool:
+        return self.core.grows
+
+    @property
     def output_features(self) -> int:
         return self.width + self.core.passed
 
@@ -112,12 +116,11 @@ class Block(Cell):
         return self._surround(e, self._with_message(self.core.read(features, self._inner(inner)), features))
 
     def fast_path(self, xs: Tensor, state: Any, mask: Tensor | None) -> FastPath | NoFastPath:
-        if not isinstance(self.core, AffineCell):
+        if not self.core.whole_sequences:
             return NoFastPath(f"the gates of {type(self.core).__name__} depend on its state")
         return FastPath(self.core.kernel_name(xs.device, xs.dtype), lambda: self._run(xs, state, mask))
 
     def _run(self, xs: Tensor, state: Any, mask: Tensor | None) -> tuple[Tensor, Any]:
-        assert isinstance(self.core, AffineCell)
         e = self.embed(xs)
         features = self.core.project(self.norm(e))
         if self.convolution is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor, nn
 
 from mnemoscope.base.array_types import Float
@@ -26,6 +27,8 @@ class Recurrence(Cell):
     """Number of parts of the output that a norm treats apart."""
     groups: int = 1
     """Number of groups of output features that a norm after the gate treats apart."""
+    whole_sequences: bool = False
+    """Whether `run` and `kernel_name` are defined: one operation on a whole sequence computes the same as its steps."""
     convolved: int = 0
     """Number of features, the first ones, that the short convolution of a block acts on."""
     received: int = 0
@@ -46,6 +49,14 @@ class Recurrence(Cell):
     def message(self, features: Float[Tensor, "*batch features"]) -> Float[Tensor, "*batch passed"]:
         """Return the message to the block above, a function of the features; by default it is empty."""
         return features[..., :0]
+
+    def run(self, features: Float[Tensor, "time batch features"], state: Any, mask: Any) -> tuple[Tensor, Any]:
+        """Return the outputs of a whole sequence and the last state, if the recurrence takes whole sequences."""
+        raise NotImplementedError(f"{type(self).__name__} does not take whole sequences.")
+
+    def kernel_name(self, device: torch.device, dtype: torch.dtype) -> str:
+        """Return the name of the operation that `run` is."""
+        raise NotImplementedError(f"{type(self).__name__} does not take whole sequences.")
 
     def advance(self, features: Float[Tensor, "batch features"], state: Any) -> Any:
         """Return the next state."""

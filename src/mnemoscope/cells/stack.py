@@ -37,6 +37,10 @@ class Stack(Cell):
         self._has_readout = has_readout
 
     @property
+    def grows(self) -> bool:
+        return any(layer.grows for layer in self._cells())
+
+    @property
     def has_readout(self) -> bool:
         return self._has_readout
 

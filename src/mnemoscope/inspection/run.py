@@ -58,6 +58,7 @@ from mnemoscope.inspection.variables import inspect_variables, variables_section
 from mnemoscope.lenses import Dynamics, Loops, Variables, record_behaviour
 from mnemoscope.lenses.result import Result
 from mnemoscope.lenses.tape import find_uniform_fixed_points, make_uniform
+from mnemoscope.memory.attention import Attentive
 from mnemoscope.memory.tape import TuringMachine
 from mnemoscope.relational import SingleStepModel
 from mnemoscope.report import NetworkPage, Section, sentences
@@ -87,9 +88,11 @@ def inspect_run(folder: str | Path, *, options: InspectionOptions = DEFAULT_OPTI
     if isinstance(model.cell, TuringMachine):
         return _inspect_machine(run)
     if reason := why_no_search(model.cell, options):
-        return _inspect_affine(run, reason)
-    reason = why_no_fixed_points(model.cell)
-    return _inspect_recurrent(run) if reason is None else _inspect_attentive(run, reason)
+        return _inspect_on_task(run, reason)
+    if reason := why_no_fixed_points(model.cell):
+        attends = isinstance(model.cell, Attentive)
+        return _inspect_attentive(run, reason) if attends else _inspect_on_task(run, reason)
+    return _inspect_recurrent(run)
 
 
 def _inspect_relational(run: LoadedRun, model: SingleStepModel, task: RelationalSequence) -> Inspection:
@@ -110,8 +113,8 @@ def _inspect_attentive(run: LoadedRun, reason: str) -> Inspection:
     return _inspection(run, content, ("attention", "gradients"), attention.results(), attention=attention)
 
 
-def _inspect_affine(run: LoadedRun, reason: str) -> Inspection:
-    """Inspect a large network of affine layers; `reason` is why its page lists no fixed points."""
+def _inspect_on_task(run: LoadedRun, reason: str) -> Inspection:
+    """Inspect a large network of affine layers, or a Transformer; `reason` is why its page lists no fixed points."""
     refuse_fixed_point_options(run.options, reason)
     found = _on_task(run)
     content = replace(page_of_run(run), lead=reason, sections=found.sections)

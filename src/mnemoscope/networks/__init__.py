@@ -44,7 +44,7 @@ from mnemoscope.networks.cell_classes import (
     s5 as s5,
     slstm as slstm,
 )
-from mnemoscope.networks.layered import blocks as blocks
+from mnemoscope.networks.layered import blocks as blocks, causal_transformer as causal_transformer
 from mnemoscope.networks.leaky import low_rank as low_rank
 from mnemoscope.networks.matrix import (
     matrix_gru as matrix_gru,

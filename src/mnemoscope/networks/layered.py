@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from mnemoscope.base.suggestions import did_you_mean
 from mnemoscope.base.validation import check_whole
@@ -10,6 +10,7 @@ from mnemoscope.cells import SLSTM, Block, Stack
 from mnemoscope.cells.affine import AffineCell
 from mnemoscope.cells.feed_forward import ChannelMixing
 from mnemoscope.config.options import checked_options, options_of
+from mnemoscope.memory.attention import CausalAttention
 from mnemoscope.registry import cells
 
 
@@ -70,3 +71,40 @@ def blocks(
         if mixing:
             layers.append(ChannelMixing(hidden_size, 1 - level / depth, each.passed, last))
     return Stack(layers)
+
+
+def causal_transformer(
+    input_size: int,
+    hidden_size: int,
+    depth: int = 2,
+    heads: int = 4,
+    positions: Literal["rotary", "none"] = "rotary",
+    feed_forward: bool = True,
+) -> Stack:
+    """Return `depth` layers of causal attention: norm, attention, projection, residual connection, feed-forward layer.
+
+    Norms are RMS norms before each part, and the feed-forward layer is SwiGLU with 8/3 w inner features. The state
+    grows with every input (`CausalAttention`), so that lenses on fixed points and spectra do not apply. It is the
+    baseline of studies about recurrences whose state does not grow.
+
+    Args:
+        input_size: number of input features.
+        hidden_size: number of features between the layers, and of the outputs.
+        depth: number of layers.
+        heads: attention heads of each layer.
+        positions: "rotary", or "none" for no positions.
+        feed_forward: whether a feed-forward layer follows the attention.
+
+    >>> network = causal_transformer(3, 16, depth=2)
+    >>> [type(layer.core).__name__ for layer in network.layers], network.grows
+    (['CausalAttention', 'CausalAttention'], True)
+
+    """
+    check_whole(1, input_size=input_size, hidden_size=hidden_size, depth=depth)
+    cores = [CausalAttention(hidden_size, hidden_size, heads, positions) for _ in range(depth)]
+    return Stack(
+        [
+            Block(core, hidden_size, None, None if level else input_size, level == depth - 1, feed_forward)
+            for level, core in enumerate(cores)
+        ]
+    )

@@ -122,6 +122,9 @@ rwkv7 | time mixing of RWKV-7: one decay and one learning rate per key
     Peng et al. 2025 | mnemoscope.cells.affine:RWKV7 | peng2025 | affine
 blocks | layers of an affine family or the slstm, each with norm, short convolution, gate and residual connection
     mnemoscope, after the source of its family | mnemoscope.networks.layered:blocks | mnemoscope | blocks
+causal-transformer | layers of causal attention to all past inputs: the baseline whose memory grows
+    Vaswani et al. 2017; Su et al. 2024 | mnemoscope.networks.layered:causal_transformer
+    vaswani2017 su2024 | attention
 """
 
 cells = Registry("cell", read_entries(CELLS))

@@ -53,6 +53,7 @@ class AffineCell(Recurrence):
     """
 
     reads_input = True
+    whole_sequences = True
     called_by_fast_path = frozenset(
         {"parts", "finish", "denominators", "complex_state", "scaled", "convolved", "surroundings", "groups"}
         | {"for_blocks", "message"}

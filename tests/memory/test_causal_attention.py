@@ -1,0 +1,79 @@
+"""Causal attention against a plain loop over queries and keys."""
+
+from math import cos, exp, sin, sqrt
+
+import pytest
+import torch
+
+import mnemoscope as ms
+from mnemoscope.memory.attention import CausalAttention
+
+
+def turned(vector, place):
+    """Turn the pairs (i, i + half) of one head by their angles."""
+    half = len(vector) // 2
+    result = vector.clone()
+    for i in range(half):
+        angle = place * 10_000 ** -(i / half)
+        x, y = vector[i], vector[i + half]
+        result[i], result[i + half] = x * cos(angle) - y * sin(angle), x * sin(angle) + y * cos(angle)
+    return result
+
+
+@torch.no_grad()
+def reference(cell, xs):
+    """Attend step by step, head by head, to one sequence (time, inputs)."""
+    size = cell.hidden_size // cell.heads
+    outputs = torch.zeros(len(xs), cell.hidden_size, dtype=xs.dtype)
+    parts = [cell.project(x).split(cell.hidden_size) for x in xs]
+    for head in range(cell.heads):
+        chosen = slice(head * size, (head + 1) * size)
+        rotate = turned if cell.positions == "rotary" else lambda vector, place: vector
+        for t, (query, _, _) in enumerate(parts):
+            q = rotate(query[chosen], t)
+            scores = [float(q @ rotate(k[chosen], s)) / sqrt(size) for s, (_, k, _) in enumerate(parts[: t + 1])]
+            weights = [exp(score - max(scores)) for score in scores]
+            for weight, (_, _, v) in zip(weights, parts, strict=False):
+                outputs[t, chosen] += weight / sum(weights) * v[chosen]
+    return outputs
+
+
+@pytest.mark.parametrize("positions", ["rotary", "none"])
+def test_steps_and_whole_sequences_equal_a_loop_over_queries_and_keys(positions):
+    torch.manual_seed(0)
+    cell, xs = CausalAttention(3, 8, heads=2, positions=positions).double(), torch.randn(6, 2, 3, dtype=torch.float64)
+    expected = torch.stack([reference(cell, xs[:, n]) for n in range(2)], 1)
+    for backend in ("fused", "loop"):
+        outputs, state = ms.scan(cell, xs, backend=backend)
+        torch.testing.assert_close(outputs, expected)
+        assert state.keys.shape == (2, 6, 8)
+    first, state = ms.scan(cell, xs[:2])
+    rest, _ = ms.scan(cell, xs[2:], state)
+    torch.testing.assert_close(torch.cat([first, rest]), expected)
+
+
+@pytest.mark.parametrize("backend", ["fused", "loop"])
+def test_padding_is_not_attended_to(backend):
+    torch.manual_seed(0)
+    network = ms.networks.causal_transformer(3, 8, depth=2, heads=2).double()
+    xs = torch.randn(7, 3, 3, dtype=torch.float64)
+    lengths = [7, 4, 2]
+    outputs, _ = ms.scan(network, xs, lengths=lengths, backend=backend)
+    for n, length in enumerate(lengths):
+        alone, _ = ms.scan(network, xs[:length, n : n + 1])
+        torch.testing.assert_close(outputs[:length, n : n + 1], alone)
+
+
+def test_gradients_of_a_masked_sequence_are_finite():
+    network = ms.networks.causal_transformer(3, 8, depth=1, heads=2)
+    mask = torch.tensor([[False, True], [False, True], [True, False]])
+    outputs, _ = ms.scan(network, torch.randn(3, 2, 3), mask=mask)
+    outputs.sum().backward()
+    assert all(torch.isfinite(parameter.grad).all() for parameter in network.parameters())
+
+
+def test_wrong_sizes_and_positions_are_named():
+    with pytest.raises(ValueError, match="multiple of 4, but is 6"):
+        CausalAttention(3, 6, heads=2)
+    with pytest.raises(ValueError, match='"rotary" or "none"'):
+        CausalAttention(3, 8, positions="learned")
