@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from mnemoscope.base.lazy_imports import load_object
 from mnemoscope.base.suggestions import did_you_mean
-from mnemoscope.config.options import Option, checked_options
 from mnemoscope.engines.job import Event, Job
+
+if TYPE_CHECKING:
+    from mnemoscope.config.options import Option
 
 
 @runtime_checkable
@@ -40,6 +42,8 @@ def build_engine(name: str, options: Mapping[str, Option] | None = None) -> Engi
     Traceback (most recent call last):
     ValueError: The engine 'local' has no option 'size'. Its options: max_jobs = None, gpus = 0, cores = None.
     """
+    from mnemoscope.config.options import checked_options  # loads all presets, which a worker process does not need
+
     if name not in ENGINES:
         raise ValueError(f"There is no engine {name!r}.{did_you_mean(name, ENGINES)} There are {', '.join(ENGINES)}.")
     engine_class = load_object(ENGINES[name])

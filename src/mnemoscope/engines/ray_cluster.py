@@ -7,6 +7,7 @@ import os
 import socket
 import tarfile
 import time
+from collections import deque
 from collections.abc import Generator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,9 @@ from mnemoscope.engines.job import Event, Job, Outcome, Progress, event_fields
 from mnemoscope.engines.local import Local
 from mnemoscope.registry.plugins import VARIABLE
 
+WAITING = 100
+"""Jobs that wait on the cluster for a free node, besides as many as the cluster runs at a time. A new node finds work,
+and an autoscaler sees demand; but the time to ask for the next event grows with the number of submitted jobs."""
 LAST = "trial.json"
 """File whose presence marks the folder of a job as complete."""
 
@@ -55,13 +59,13 @@ class Ray:
             started_here = True
         task = ray.remote(**self.options)(_run_on_node)
         started = time.perf_counter()
-        plugins = os.environ.get(VARIABLE, "")
-        running: dict[Any, Job] = {
-            task.remote(job.as_json(), pack_folder(Path(job.root, job.folder)), self.threads, plugins): job
-            for job in jobs
-        }
+        waiting, running = deque(jobs), dict[Any, Job]()
         try:
-            while running:
+            while waiting or running:
+                while waiting and len(running) < self._most_submitted():
+                    job = waiting.popleft()
+                    files = pack_folder(Path(job.root, job.folder))
+                    running[task.remote(job.as_json(), files, self.threads, os.environ.get(VARIABLE, ""))] = job
                 ready, _ = ray.wait(list(running), num_returns=1, timeout=None, fetch_local=False)
                 for messages in ready:
                     event = self._next(running[messages], messages, time.perf_counter() - started)
@@ -73,6 +77,13 @@ class Ray:
                 ray.cancel(messages, force=True)
             if started_here:
                 ray.shutdown()
+
+    def _most_submitted(self) -> int:
+        """Return the number of jobs to submit at a time: twice what the cluster can run at present, and some more."""
+        resources = self.ray.cluster_resources()
+        wanted = {"CPU": self.options["num_cpus"], "GPU": self.options["num_gpus"]}
+        at_a_time = min((resources.get(name, 0) / number for name, number in wanted.items() if number), default=0)
+        return WAITING + 2 * int(at_a_time)
 
     def _next(self, job: Job, messages: Any, seconds: float) -> Event:
         """Return the next event of a job: its progress, or its end."""
