@@ -123,6 +123,14 @@ def test_import_is_light():
     assert not loaded & heavy
 
 
+def test_first_fixed_points_wait_for_neither_scipy_nor_the_compiler_of_torch():
+    """Both take as long to import as the rest of the library."""
+    found = "import sys, torch, mnemoscope as ms; print(len(ms.find_fixed_points(torch.nn.GRU(3, 16))), *sys.modules)"
+    number, *loaded = run(found).split()
+    assert int(number) > 0
+    assert not {"scipy", "sympy", "torch._dynamo"} & {*loaded}
+
+
 def test_the_command_line_parses_without_torch():
     loaded = run(
         "import sys, mnemoscope, mnemoscope.cli, mnemoscope.registry, mnemoscope.config.run_config; print(*sys.modules)"

@@ -90,7 +90,7 @@ def test_the_site_lists_every_registered_name(site):
 
 @SLOW
 def test_the_reference_has_a_page_for_each_lens_with_its_public_names(site):
-    named = {name: getattr(lenses, name) for name in vars(lenses) if not name.startswith("_")}
+    named = {name: getattr(lenses, name) for name in dir(lenses) if not name.startswith("_")}
     for name, member in named.items():
         if not inspect.ismodule(member):
             folder = member.__module__.removeprefix("mnemoscope.lenses.").partition(".")[0]

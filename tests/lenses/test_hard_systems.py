@@ -169,6 +169,15 @@ def test_arguments_of_the_wrong_type_are_refused_with_an_explanation():
     assert torch.equal(points[0], points[2])
 
 
+def test_a_closed_form_that_does_not_fit_the_step_is_refused():
+    class Wrong(GRU):
+        def jacobian(self, x, state):
+            return -super().jacobian(x, state)
+
+    with pytest.raises(ValueError, match=r"in closed form is not the one by differences.*method `jacobian`"):
+        ms.Dynamics(Wrong(3, 4))
+
+
 def test_adaptive_takes_states_of_any_form():
     dynamics = ms.Dynamics(torch.nn.LSTM(1, 3))
     flat = torch.zeros(5, 6)

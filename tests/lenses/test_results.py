@@ -20,7 +20,11 @@ from tests.slow import representatives
 SAVED = {path.stem: path for path in sorted((Path(__file__).parent / "saved").glob("*.safetensors"))}
 """Files that earlier versions saved, by the kind of their result; spaces in a kind are hyphens in the name."""
 CLASSES = sorted(
-    {member for member in vars(lenses).values() if isinstance(member, type) and issubclass(member, Result)},
+    {
+        member
+        for name in dir(lenses)
+        if isinstance(member := getattr(lenses, name), type) and issubclass(member, Result)
+    },
     key=lambda member: member.__name__,
 )
 """Every result class that the lenses export."""

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.linalg import eig
-from scipy.optimize import linear_sum_assignment
-from scipy.sparse.csgraph import connected_components
 
 COUPLED = 1e-10
 """Modes are biorthogonal up to this share of their products with their own partners."""
@@ -21,6 +18,10 @@ def left_eigenvectors(J: np.ndarray, values: np.ndarray, right: np.ndarray) -> n
     modes. The columns of a defective eigenvalue, for which no such vector exists, are NaN if its products vanish to
     rounding; otherwise they are long.
     """
+    from scipy.linalg import eig  # not at the top: scipy takes a third of the time of torch to import
+    from scipy.optimize import linear_sum_assignment
+    from scipy.sparse.csgraph import connected_components
+
     found, conjugate = (np.asarray(part, complex) for part in eig(J, left=True, right=False))
     left = conjugate.conj()  # l^H J = lambda l^H, while L^T R = I takes no conjugate
     # the order of equal or conjugate eigenvalues may differ between two libraries
