@@ -1,11 +1,16 @@
 """Studies of modern recurrences on token tasks, whose published grids a reduced recipe replaces."""
 
+from dataclasses import replace
+
 import pytest
 
 from mnemoscope import registry
 from mnemoscope.replication import Verdict
+from mnemoscope.replication.claims import about
 from mnemoscope.replication.reduced_study import ReducedStudy
 from mnemoscope.replication.study import Finished
+from mnemoscope.studies.yang2024.mad import TASKS
+from tests.slow import representatives
 
 STUDIES = [entry.name for entry in registry.studies if isinstance(entry.load(), ReducedStudy)]
 
@@ -72,3 +77,70 @@ def test_a_product_of_permutations_needs_two_factors():
         assert found[f"deltaproduct {factors} {range_}, S3: accuracy at the trained length"] is Verdict.MATCHES
     assert found["deltaproduct 4 [-1, 1], S5: accuracy at the trained length"] is Verdict.DIFFERS
     assert found["deltaproduct, S3: gain by a second factor"] is Verdict.MATCHES
+
+
+def test_mad_has_a_row_for_every_task_and_source_and_means_when_all_six_are_measured():
+    study = registry.studies.load("mad")
+    known = results(study, "reduced", **{"test macro accuracy": lambda trial: 0.995 + 0.001 * (trial.seed % 2)})
+    found = {row.quantity: row for row in study.summarise(known)}
+    assert found["deltanet, mad-recall: accuracy"].verdict is Verdict.MATCHES
+    assert found["gla, mad-recall: accuracy"].verdict is Verdict.BETTER
+    assert found["deltanet, mad-recall: accuracy by lin-attn-bench"].published == "0.999"
+    assert "mlstm, mad-recall: accuracy" not in found  # only lin-attn-bench has it
+    assert found["deltanet, mad-recall: accuracy"].reduced.startswith("mad-base: learning_rate 0.001, steps 4000")
+    assert "steps" not in found["deltanet, mad-memorisation: accuracy"].reduced  # as many as published
+    six = [Finished(replace(each.trial, subject=about("deltanet", task)), each.result) for task in TASKS
+           for each in known[:5]]  # fmt: skip
+    mean = next(row for row in study.means(six) if row.claim.quantity == "accuracy")
+    assert (mean.claim.value, mean.verdict) == ("71.8%", Verdict.BETTER)
+    assert study.means(six[5:]) == []
+
+
+def test_recall_is_judged_by_each_network_and_between_families():
+    study = registry.studies.load("mqar-widths")
+    accuracy = {"deltanet": 0.995, "mamba": 0.4, "transformer": 0.999}
+    values = results(
+        study, "reduced", **{"test accuracy": lambda t: accuracy.get(t.subject.network, 0.994) - 0.001 * t.seed}
+    )
+    found = {row.quantity: row.verdict for row in study.summarise(values)}
+    assert found["deltanet, mqar, pairs 64, width 128: accuracy"] is Verdict.MATCHES
+    assert found["deltanet against mamba, mqar, pairs 64, width 64: gain of DeltaNet"] is Verdict.MATCHES
+    assert found["deltanet against gla, mqar, pairs 64, width 64: gain of DeltaNet"] is Verdict.DIFFERS
+
+
+def test_copying_compares_transformers_with_recurrences():
+    study = registry.studies.load("string-copying")
+    trained, longer = "whole strings at trained lengths", "whole strings of twice the longest"
+    attends = lambda trial: float("transformer" in trial.name)  # noqa: E731
+    values = results(
+        study, "reduced", **{trained: 1.0, longer: lambda trial: 0.9 * attends(trial) - 0.01 * trial.seed + 0.02}
+    )
+    found = {row.quantity: row.verdict for row in study.summarise(values)}
+    assert found[f"mamba, string-copy: {trained}"] is Verdict.MATCHES
+    assert found[f"lstm, string-copy: {longer}"] is Verdict.MATCHES
+    pair = "transformer, rotary against mamba, string-copy"
+    assert found[f"{pair}: gain of attention at twice the longest"] is Verdict.MATCHES
+    assert found[f"{pair}: gain of attention in whole strings"] is Verdict.DIFFERS
+
+
+def test_induction_heads_are_judged_at_every_length():
+    study = registry.studies.load("selective-memory")
+    values = {"test accuracy": 0.998} | {f"accuracy at length {2**power}": 1.0 for power in range(6, 15)}
+    found = {row.quantity: row for row in study.summarise(results(study, "reduced", **values))}
+    assert found["mamba, induction-heads: accuracy at length 16384"].verdict is Verdict.MATCHES
+    assert found["mamba, selective-copy: accuracy"].verdict is Verdict.MATCHES
+    assert "length 256" in found["mamba, selective-copy: accuracy"].reduced
+    rotary = found["transformer, rotary, induction-heads: accuracy at length 1024"]
+    assert (rotary.published, rotary.verdict) == ("31.3%", Verdict.BETTER)
+    assert "learning_rate" not in rotary.reduced  # that of the published table
+
+
+@representatives("mad", "selective-memory")
+@pytest.mark.parametrize("name", STUDIES)
+def test_the_smoke_preset_measures_what_the_rows_need(name, tmp_path):
+    study = registry.studies.load(name)
+    preset = study.presets["smoke"]
+    trial = study.trials(preset.settings, (0,))[0]
+    rows = study.summarise([Finished(trial, study.run(trial, tmp_path, progress=False))])
+    assert rows
+    assert {row.verdict for row in rows} == {Verdict.NOT_COMPARED}

@@ -163,6 +163,16 @@ formal-languages | parity and modular arithmetic with eigenvalues in [0, 1] and 
     state tracking
 word-problems | products of permutations, with one or more reflections for each letter
     Siems et al. 2025 | mnemoscope.studies.siems2025.word_problems:STUDY | siems2025 merrill2024 | state tracking
+mad | tasks of mechanistic architecture design: recall, copying and memorising by small networks
+    Yang et al. 2024, Fig 3; Peng et al. 2025; lin-attn-bench | mnemoscope.studies.yang2024.mad:STUDY
+    poli2024 yang2024delta peng2025 lin_attn_bench | recall
+mqar-widths | recall of up to 64 values by networks of several widths
+    Arora et al. 2024, Fig 2; Yang et al. 2024, Fig 2 | mnemoscope.studies.arora2024.mqar:STUDY
+    arora2024 yang2024delta peng2025 | recall
+string-copying | copying of strings by Transformers and recurrences, also longer ones than in training
+    Jelassi et al. 2024 | mnemoscope.studies.jelassi2024.copying:STUDY | jelassi2024 | copying
+selective-memory | selective copying, and what followed a trigger in sequences of up to 16,384 steps
+    Gu & Dao 2024, Tables 1 and 2 | mnemoscope.studies.gu2024.selection:STUDY | gu2024 fu2023 | recall
 """
 
 studies = Registry("study", read_entries(STUDIES))

@@ -40,7 +40,7 @@ class ReducedStudy(LearningStudy):
     """
 
     published: Mapping[str, RunConfig]
-    """The published recipe of each task, by the task of a subject."""
+    """The published recipe of each task, by the name of the task."""
     reduced: Mapping[str, str]
     """Names of the reduced recipes, each with what it is."""
     unlike: str = ""
@@ -50,7 +50,7 @@ class ReducedStudy(LearningStudy):
 
     def published_recipe(self, trial: Trial) -> RunConfig:
         """Return the recipe by which the published network was trained."""
-        return self.published[trial.subject.task]
+        return self.published[trial.settings["task"]]
 
     def reduced_recipe(self, trial: Trial) -> str:
         """Return the name of the trial's reduced recipe and the settings that differ from the published ones."""

@@ -34,9 +34,10 @@ TABLE: Mapping[str, tuple[str, str]] = {
 BRACKETS = {"transformer": ("0.025", "0.067"), "deltanet [-1, 1]": ("0.200", "0.260")}
 """Table 3 with brackets: the versions of the paper on arXiv print different numbers."""
 NO_NEGATIVE_MAMBA = "the Mamba of this library has eigenvalues in [0, 1] only"
-HEADS = ("deltanet [0, 1]", "deltanet [-1, 1]", "mlstm", "slstm")
+HEADS = ("deltanet [0, 1]", "deltanet [-1, 1]", "mlstm", "slstm", "transformer")
 """Networks with several heads."""
 FAMILIES: dict[str, dict[str, Any]] = {
+    "transformer": {},
     "deltanet [0, 1]": {"family": "deltanet", "beta_max": 1.0},
     "deltanet [-1, 1]": {"family": "deltanet", "beta_max": 2.0},
     "mamba [0, 1]": {"family": "mamba"},
@@ -178,6 +179,7 @@ def _networks(names: Sequence[str], task: str, changes: Mapping[str, Any], heads
         about(name, task): {
             **common,
             **changes,
+            "cell": "causal-transformer" if name == "transformer" else "blocks",
             "cell_options": {**FAMILIES[name], "depth": 2, **({"heads": heads} if name in HEADS else {})},
         }
         for name in names

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mnemoscope.config.run_config import RunConfig
+from mnemoscope.config.run_config import RunConfig, changed
 from mnemoscope.registry.citations import Source
 from mnemoscope.replication.agreement import at_least, at_most
 from mnemoscope.replication.claims import Claim, Row, Subject, about
 from mnemoscope.replication.learning_study import finite
 from mnemoscope.replication.reduced_study import ReducedStudy
-from mnemoscope.replication.study import Finished, Preset
+from mnemoscope.replication.study import Finished, Preset, Trial
 from mnemoscope.training import evaluate_tasks, load_model
 
 TRAINED, LONGER, GAIN = "accuracy at the trained length", "accuracy at four times the length", "gain by a second factor"
@@ -167,8 +167,9 @@ class WordProblems(ReducedStudy):
     }
     cites = ("siems2025", "merrill2024")
 
-    def published_recipe(self, trial: Any) -> RunConfig:
-        return PUBLISHED
+    def published_recipe(self, trial: Trial) -> RunConfig:
+        group, cell = trial.settings["task_options"]["group"], trial.settings["cell_options"]
+        return changed(PUBLISHED, {"task_options": {"group": group}, "cell_options": {**cell, "heads": 8}})
 
     def measure(self, run: Path) -> dict[str, Any]:
         """Return the accuracy of new words, and of words four times as long."""

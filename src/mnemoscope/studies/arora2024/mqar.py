@@ -1,0 +1,177 @@
+"""Recall of many values over the size of networks (Arora et al. 2024, Fig 2; Yang et al. 2024, Fig 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from mnemoscope.config.run_config import RunConfig
+from mnemoscope.registry.citations import Source
+from mnemoscope.replication.agreement import as_printed, at_least
+from mnemoscope.replication.claims import Claim, Row, Subject, about
+from mnemoscope.replication.learning_study import finite
+from mnemoscope.replication.reduced_study import ReducedStudy
+from mnemoscope.replication.study import Finished, Preset, Trial
+
+ACCURACY, GAIN = "accuracy", "gain of DeltaNet"
+SETTINGS = {4: 64, 8: 128, 16: 256, 64: 512}
+"""Length of the sequences for each number of pairs, Fig 2."""
+HARDEST = 64
+WIDTHS = (64, 128, 256)
+SOLVED = at_least(0.99, "our reading of 'perfect' and 'solves': 99 of 100 answers")
+BETTER = at_least(0.05, "our reading of 'outperforms': at least 5 points beyond the scatter of the seeds")
+OTHERS = ("mamba", "gla")
+PUBLISHED = RunConfig(
+    "zoology-mqar",
+    task="mqar",
+    cell="blocks",
+    cell_options={"depth": 2},
+    hidden_size=64,
+    optimiser="adamw",
+    learning_rate=1e-3,
+    weight_decay=0.1,
+    schedule="cosine",
+    steps=25_000,
+    batch_size=256,
+    evaluate_every=500,
+    evaluate_batches=2,
+    checkpoint_every=500,
+    target_score=0.99,
+    threads=1,
+    device="cuda",
+)
+"""64 epochs of 100,000 sequences, until 99% are right; the rate is one of four that are published."""
+SHORT: Mapping[str, Any] = {
+    "name": "short-mqar",
+    "steps": 6000,
+    "batch_size": 64,
+    "learning_rate": 3e-3,
+    "clip": 1.0,
+    "evaluate_every": 250,
+    "checkpoint_every": 250,
+}
+TINY: Mapping[str, Any] = {
+    "name": "tiny-mqar",
+    "hidden_size": 8,
+    "batch_size": 4,
+    "steps": 2,
+    "evaluate_every": 1,
+    "evaluate_batches": 1,
+    "device": "cpu",
+}
+NETWORKS: Mapping[str, Mapping[str, Any]] = {
+    "deltanet": {"cell_options": {"family": "deltanet", "heads": 2}},
+    "mamba": {"cell_options": {"family": "mamba"}},
+    "gla": {"cell_options": {"family": "gla", "heads": 2}},
+    "transformer": {"cell": "causal-transformer", "cell_options": {"heads": 1, "feed_forward": False}},
+}
+
+
+def _subject(network: str, pairs: int, width: int) -> Subject:
+    return about(network, "mqar", pairs=pairs, width=width)
+
+
+def _claims() -> list[Claim]:
+    zoology, delta = Source("arora2024", "Fig 2"), Source("yang2024delta", "Fig 2")
+    claims = [
+        Claim(_subject("transformer", pairs, width), ACCURACY, "attention solves it at every width", zoology, SOLVED)
+        for pairs in SETTINGS
+        for width in WIDTHS[:2]
+    ]
+    claims += [
+        Claim(_subject("deltanet", HARDEST, width), ACCURACY, "perfect in the hardest setting", delta, SOLVED)
+        for width in WIDTHS
+    ]
+    claims += [
+        Claim(about(f"deltanet against {other}", "mqar", pairs=HARDEST, width=64), GAIN, "outperforms", delta, BETTER)
+        for other in OTHERS
+    ]
+    far = Claim(
+        about("rwkv7", "mqar", pairs=256, state=8192),
+        ACCURACY,
+        "72.93%",
+        Source("peng2025", "multi-query recall"),
+        as_printed("72.93%", high=1.0),
+        out_of_reach="it takes the later, mixed training and tests of 1,024 steps",
+    )
+    return [*claims, far]
+
+
+def _networks(grid: Sequence[tuple[str, int, int]], changes: Mapping[str, Any]) -> dict[Subject, dict[str, Any]]:
+    """Return networks with numbers of pairs and widths, each with the changes of a recipe."""
+    return {
+        _subject(network, pairs, width): {
+            **NETWORKS[network],
+            "hidden_size": width,
+            "task_options": {"pairs": pairs, "length": SETTINGS[pairs]},
+            **changes,
+        }
+        for network, pairs, width in grid
+    }
+
+
+GRID = [
+    *(("deltanet", HARDEST, width) for width in WIDTHS),
+    *((other, HARDEST, 64) for other in OTHERS),
+    *(("transformer", pairs, width) for pairs in SETTINGS for width in WIDTHS[:2]),
+]
+"""The networks that the claims are about."""
+
+
+class Mqar(ReducedStudy):
+    """Train networks of several widths to recall the values of several numbers of keys."""
+
+    name = "mqar-widths"
+    title = "Multi-query recall over the width"
+    question = "How wide must a network be to recall the values of up to 64 keys?"
+    score = "accuracy"
+    score_in_words = ACCURACY
+    base = PUBLISHED
+    published: Mapping[str, RunConfig] = {"mqar": PUBLISHED}
+    reduced: Mapping[str, str] = {
+        "short-mqar": "6,000 batches of 64 in place of 25,000 of 256, one rate in place of four"
+    }
+    unlike = "new sequences in every batch, and one rate in place of four"
+    claims = tuple(_claims())
+    presets: Mapping[str, Preset] = {
+        "smoke": Preset(
+            "A few iterations, to check that the code runs.",
+            {
+                "networks": _networks(GRID[:1], TINY) | _networks(GRID[-1:], TINY),
+                "changes": {"task_options": {"vocabulary": 16, "pairs": 2, "length": 8}},
+            },
+        ),
+        "reduced": Preset(
+            "The recipe short-mqar: two layers without feed-forward layers, vocabulary 8,192, at most 6,000 new "
+            "batches of 64, rate 0.003, until 99% are right; three seeds, on a GPU.",
+            {"networks": _networks(GRID, SHORT), "changes": {}},
+            (0, 1, 2),
+        ),
+        "published": Preset(
+            "As many sequences as 64 epochs of 100,000, in batches of 256, with one of the four published rates, until "
+            "99% are right; three seeds, on a GPU.",
+            {"networks": _networks(GRID, {}), "changes": {}},
+            (0, 1, 2),
+        ),
+    }
+    cites = ("arora2024", "yang2024delta", "peng2025")
+
+    def published_recipe(self, trial: Trial) -> RunConfig:
+        options = {"pairs": trial.subject["pairs"], "length": trial.settings["task_options"]["length"]}
+        return replace(PUBLISHED, hidden_size=trial.settings["hidden_size"], task_options=options)
+
+    def summarise(self, results: Sequence[Finished]) -> list[Row]:
+        rows = []
+        for trials in self.groups(results):
+            values = [each.result["test accuracy"] for each in finite(trials)]
+            rows.append(self.row(trials, ACCURACY, values, ".3f", self.remark(trials)))
+        for other in OTHERS:
+            claim = self.claim(GAIN, about(f"deltanet against {other}", "mqar", pairs=HARDEST, width=64))
+            sides = (_subject(network, HARDEST, 64) for network in ("deltanet", other))
+            contrast = self.contrast(results, claim, *sides, score="test accuracy", comparisons=len(OTHERS))
+            rows += [] if contrast is None else [contrast]
+        return rows
+
+
+STUDY = Mqar()

@@ -1,0 +1,1 @@
+"""Studies of Gu & Dao 2024, "Mamba: Linear-Time Sequence Modeling with Selective State Spaces"."""

@@ -1,0 +1,219 @@
+"""Selective copying and induction heads (Gu & Dao 2024, Tables 1 and 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from mnemoscope.config.run_config import RunConfig
+from mnemoscope.registry.citations import Source
+from mnemoscope.replication.agreement import as_printed
+from mnemoscope.replication.claims import Claim, Row, Subject, about
+from mnemoscope.replication.learning_study import finite
+from mnemoscope.replication.reduced_study import ReducedStudy
+from mnemoscope.replication.study import Finished, Preset, Trial
+from mnemoscope.training import RunFolder, evaluate_tasks, load_model
+
+COPY, INDUCTION = "selective-copy", "induction-heads"
+ACCURACY = "accuracy"
+TABLE_1 = {
+    "mamba": "99.8",
+    "s4": "18.3",
+    "s6": "97.0",
+    "h3 with s4": "57.0",
+    "h3 with s6": "99.7",
+    "mamba's block with s4": "56.4",
+}
+"""Percent of the data tokens of selective copying."""
+TABLE_2: Mapping[str, Mapping[int, str]] = {
+    "mamba": {2**power: "100" for power in (6, 7, 8, 9, 10, 11, 12, 13, 14)},
+    "transformer, rotary": {2**8: "100", 2**9: "83.6", 2**10: "31.3"},
+    "transformer, absolute": {2**8: "100", 2**9: "58.6", 2**10: "26.6"},
+}
+"""Percent of induction heads at each length, after training with 256; Mamba's row extends to 2^20."""
+NO_BLOCK = "the library does not have this combination of block and layer"
+NO_POSITIONS = "the library has no absolute positions"
+SELECTIVE = RunConfig(
+    "gu-selective-copy",
+    task=COPY,
+    task_options={"length": 4096},
+    cell="blocks",
+    cell_options={"family": "mamba", "depth": 2},
+    hidden_size=64,
+    optimiser="adam",
+    learning_rate=1e-4,
+    steps=400_000,
+    batch_size=64,
+    evaluate_every=500,
+    evaluate_batches=2,
+    checkpoint_every=500,
+    threads=1,
+    device="cuda",
+)
+HEADS = replace(
+    SELECTIVE,
+    name="gu-induction",
+    task=INDUCTION,
+    task_options={"length": 256},
+    learning_rate=1e-3,
+    steps=204_800,
+    batch_size=8,
+)
+SHORT_COPY: Mapping[str, Any] = {
+    "name": "short-selective-copy",
+    "learning_rate": 1e-3,
+    "schedule": "cosine",
+    "steps": 10_000,
+    "clip": 1.0,
+    "target_score": 0.999,
+}
+SHORT_HEADS: Mapping[str, Any] = {
+    "name": "short-induction",
+    "schedule": "cosine",
+    "steps": 10_000,
+    "batch_size": 32,
+    "clip": 1.0,
+    "target_score": 0.999,
+}
+TINY: Mapping[str, Any] = {
+    "name": "tiny-selection",
+    "hidden_size": 8,
+    "batch_size": 4,
+    "steps": 2,
+    "evaluate_every": 1,
+    "evaluate_batches": 1,
+    "device": "cpu",
+}
+TRANSFORMER: Mapping[str, Any] = {"cell": "causal-transformer", "cell_options": {"depth": 2, "heads": 4}}
+RATE = 2e-4
+"""Published learning rate of all networks but Mamba on induction heads."""
+
+
+def _at(length: int) -> str:
+    return f"accuracy at length {length}"
+
+
+def _claims() -> list[Claim]:
+    table_1, table_2 = Source("gu2024", "Table 1"), Source("gu2024", "Table 2")
+    claims = [
+        Claim(
+            about(network, COPY),
+            ACCURACY,
+            f"{number}%",
+            table_1,
+            as_printed(f"{number}%", high=1.0),
+            better="higher",
+            out_of_reach="" if network == "mamba" else NO_BLOCK,
+        )
+        for network, number in TABLE_1.items()
+    ]
+    claims += [
+        Claim(
+            about(network, INDUCTION),
+            _at(length),
+            f"{number}%",
+            table_2,
+            as_printed(f"{number}%", high=1.0),
+            better="higher",
+            out_of_reach=NO_POSITIONS if "absolute" in network else "",
+        )
+        for network, row in TABLE_2.items()
+        for length, number in row.items()
+    ]
+    return claims
+
+
+def _induction(changes: Mapping[str, Any]) -> dict[Subject, dict[str, Any]]:
+    """Return the networks of induction heads, each with the changes of a recipe."""
+    common = {name: getattr(HEADS, name) for name in ("name", "task", "task_options", "steps", "batch_size")}
+    mamba = {"cell_options": {"family": "mamba", "depth": 2}, "learning_rate": HEADS.learning_rate}
+    return {
+        about("mamba", INDUCTION): {**common, **mamba, **changes},
+        about("transformer, rotary", INDUCTION): {**common, **TRANSFORMER, "learning_rate": RATE, **changes},
+    }
+
+
+MAMBA: Mapping[str, Any] = {"cell_options": {"family": "mamba", "depth": 2}}
+
+
+class Selection(ReducedStudy):
+    """Train Mamba on tasks that ask for the selection of inputs."""
+
+    name = "selective-memory"
+    title = "Selective copying and induction heads"
+    question = "Does a selective state-space model recall scattered data, and what followed a trigger long ago?"
+    score = "accuracy"
+    score_in_words = ACCURACY
+    base = replace(SELECTIVE, cell_options={}, task_options={})
+    published: Mapping[str, RunConfig] = {COPY: SELECTIVE, INDUCTION: HEADS}
+    reduced: Mapping[str, str] = {
+        "short-selective-copy": "256 steps in place of 4,096, at most 10,000 batches of 64 in place of 400,000",
+        "short-induction": "at most 10,000 batches of 32 in place of 204,800 of 8",
+    }
+    claims = tuple(_claims())
+    presets: Mapping[str, Preset] = {
+        "smoke": Preset(
+            "A few iterations, to check that the code runs.",
+            {
+                "networks": {
+                    about("mamba", COPY): {**MAMBA, **TINY, "task_options": {"length": 8, "data": 2, "vocabulary": 5}}
+                },
+                "changes": {},
+            },
+        ),
+        "reduced": Preset(
+            "The recipes short-selective-copy (16 data tokens in 256 steps, at most 10,000 batches of 64, rate 0.001) "
+            "and short-induction (trained with 256 steps, at most 10,000 batches of 32), until 99.9% are right; three "
+            "seeds, on a GPU.",
+            {
+                "networks": {
+                    about("mamba", COPY): {**MAMBA, **SHORT_COPY, "task_options": {"length": 256}},
+                    **_induction(SHORT_HEADS),
+                },
+                "changes": {},
+            },
+            (0, 1, 2),
+        ),
+        "published": Preset(
+            "16 data tokens in 4,096 steps, 400,000 batches of 64; induction heads in 256 steps, 204,800 batches of 8; "
+            "three seeds, on a GPU.",
+            {
+                "networks": {about("mamba", COPY): {**MAMBA, "task_options": {"length": 4096}}, **_induction({})},
+                "changes": {},
+            },
+            (0, 1, 2),
+        ),
+    }
+    cites = ("gu2024", "fu2023", "vaswani2017", "su2024")
+    longest: int = 2**14
+    """Longest sequences of the tests of induction heads; the source tests up to 2^20."""
+
+    def published_recipe(self, trial: Trial) -> RunConfig:
+        rate = {"learning_rate": RATE} if trial.subject.network == "transformer, rotary" else {}
+        return replace(super().published_recipe(trial), **rate)
+
+    def measure(self, run: Path) -> dict[str, Any]:
+        """Return the accuracy on new sequences, and for induction heads at every published length."""
+        if RunFolder(run).read_config().task == COPY:
+            return super().measure(run)
+        model, task, config = load_model(run)
+        lengths = sorted({length for row in TABLE_2.values() for length in row})
+        chosen = {_at(length): task.at(length) for length in lengths if length <= self.longest}
+        scores = evaluate_tasks(model, chosen, sequences=16, batches=32, seed=config.seed, window=None)
+        return {name: round(row["accuracy"], 5) for name, row in scores.items()}
+
+    def summarise(self, results: Sequence[Finished]) -> list[Row]:
+        rows = []
+        for trials in self.groups(results):
+            subject = trials[0].trial.subject
+            quantities = [claim.quantity for claim in self.claims if claim.subject == subject]
+            for quantity in quantities:
+                key = "test accuracy" if quantity == ACCURACY else quantity
+                values = [each.result[key] for each in finite(trials)]
+                rows.append(self.row(trials, quantity, values, ".3f", self.remark(trials)))
+        return rows
+
+
+STUDY = Selection()

@@ -1,0 +1,203 @@
+"""Mechanistic architecture design: six small tasks (Yang et al. 2024, Fig 3; Peng et al. 2025; lin-attn-bench)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from mnemoscope import registry
+from mnemoscope.config.run_config import RunConfig
+from mnemoscope.registry.citations import Source
+from mnemoscope.replication.agreement import as_printed
+from mnemoscope.replication.claims import Claim, Row, Subject, about
+from mnemoscope.replication.learning_study import finite
+from mnemoscope.replication.reduced_study import ReducedStudy
+from mnemoscope.replication.study import Finished, Preset
+
+ACCURACY, AGAIN = "accuracy", "accuracy by lin-attn-bench"
+MEAN = "mean of the six tasks"
+TASKS = (
+    "mad-compression",
+    "mad-fuzzy-recall",
+    "mad-recall",
+    "mad-memorisation",
+    "mad-noisy-recall",
+    "mad-selective-copy",
+)
+"""The tasks in the order of the tables. Those that the library does not have yet join when they are registered."""
+FIGURE: Mapping[str, tuple[str, ...]] = {
+    "transformer": ("51.6", "29.8", "94.1", "85.2", "86.8", "99.6", "74.5"),
+    "mamba": ("52.7", "6.7", "90.4", "89.5", "90.1", "86.3", "69.3"),
+    "gla": ("38.8", "6.9", "80.8", "63.3", "81.6", "88.6", "60.0"),
+    "deltanet": ("42.2", "35.7", "100", "52.8", "100", "100", "71.8"),
+}
+"""Yang et al. 2024, Fig 3: percent of each task, and their mean."""
+RWKV = ("44.5", "43.2", "100", "89.1", "100", "98.8", "79.3")
+"""RWKV-7 in Peng et al. 2025."""
+BENCHMARK: Mapping[str, tuple[str, ...]] = {
+    "transformer": ("0.432", "0.565", "0.905", "0.788", "0.897", "0.998", "0.764"),
+    "mlstm": ("0.478", "0.237", "1.000", "0.896", "1.000", "0.870", "0.747"),
+    "rwkv7": ("0.462", "0.180", "0.999", "0.886", "0.999", "0.949", "0.746"),
+    "mamba": ("0.491", "0.123", "0.993", "0.896", "0.997", "0.887", "0.731"),
+    "gated-deltanet": ("0.435", "0.286", "0.999", "0.552", "0.999", "0.997", "0.712"),
+    "deltanet": ("0.396", "0.393", "0.999", "0.394", "0.999", "0.997", "0.697"),
+    "gla": ("0.408", "0.155", "0.918", "0.771", "0.931", "0.891", "0.679"),
+}
+"""The table of lin-attn-bench, branch mad, commit bf9f49a of 11 November 2025; its mLSTM is that of fla."""
+NO_TASK, NO_MEAN = "the library does not have this task yet", "the library does not have all six tasks yet"
+LAYERS: Mapping[str, Any] = {"depth": 2, "feed_forward": True}
+"""Two recurrences, each followed by SwiGLU."""
+NETWORKS: Mapping[str, Mapping[str, Any]] = {
+    "transformer": {"cell": "causal-transformer", "cell_options": {**LAYERS, "heads": 1}},
+    "mamba": {"cell_options": {"family": "mamba", **LAYERS}},
+    "gla": {"cell_options": {"family": "gla", "heads": 1, **LAYERS}},
+    "deltanet": {"cell_options": {"family": "deltanet", "heads": 1, **LAYERS}},
+    "rwkv7": {"cell_options": {"family": "rwkv7", "heads": 1, **LAYERS}},
+    "mlstm": {"cell_options": {"family": "mlstm", "heads": 1, "depth": 4}},
+    "gated-deltanet": {"cell_options": {"family": "gated-deltanet", "heads": 1, **LAYERS}},
+}
+"""One head of 128, as in lin-attn-bench, whose mLSTM has four layers and no SwiGLU."""
+PUBLISHED = RunConfig(
+    "mad-grid",
+    task="mad-recall",
+    cell="blocks",
+    hidden_size=128,
+    optimiser="adamw",
+    learning_rate=5e-4,
+    schedule="cosine",
+    steps=20_000,
+    batch_size=128,
+    evaluate_every=500,
+    evaluate_batches=2,
+    checkpoint_every=500,
+    threads=1,
+    device="cuda",
+)
+"""200 epochs of 12,800 sequences. The rate is the middle one of the published three."""
+BY_HEART: Mapping[str, Any] = {"steps": 400, "evaluate_every": 50, "checkpoint_every": 50}
+"""200 epochs of the 256 sequences of memorisation."""
+BASE: Mapping[str, Any] = {"name": "mad-base", "steps": 4000, "learning_rate": 1e-3, "clip": 1.0}
+TINY: Mapping[str, Any] = {
+    "name": "tiny-mad",
+    "hidden_size": 8,
+    "batch_size": 4,
+    "steps": 2,
+    "evaluate_every": 1,
+    "evaluate_batches": 1,
+    "device": "cpu",
+}
+BIAS = "one rate and no decay in place of a grid of six, and the base setting of the task in place of its changes too"
+
+
+def known_tasks() -> list[str]:
+    """Return the MAD tasks that the library has."""
+    return [task for task in TASKS if task in registry.tasks]
+
+
+def published_for(task: str) -> RunConfig:
+    """Return the published recipe of a task."""
+    return replace(PUBLISHED, task=task, **(BY_HEART if task == "mad-memorisation" else {}))
+
+
+def _claims() -> list[Claim]:
+    tables = [
+        (network, ACCURACY, [f"{number}%" for number in numbers], Source("yang2024delta", "Fig 3"))
+        for network, numbers in FIGURE.items()
+    ]
+    tables.append(("rwkv7", ACCURACY, [f"{number}%" for number in RWKV], Source("peng2025", "the MAD benchmark")))
+    tables += [
+        (network, AGAIN, list(numbers), Source("lin_attn_bench", "the table of MAD, commit bf9f49a"))
+        for network, numbers in BENCHMARK.items()
+    ]
+    claims = []
+    for network, quantity, numbers, source in tables:
+        for task, number in zip((*TASKS, MEAN), numbers, strict=True):
+            missing = (NO_MEAN if len(known_tasks()) < len(TASKS) else "") if task == MEAN else NO_TASK
+            subject = about(network, task)
+            near = as_printed(number, high=1.0)
+            reach = missing if task not in known_tasks() else ""
+            claims.append(Claim(subject, quantity, number, source, near, better="higher", out_of_reach=reach))
+    return claims
+
+
+def _networks(names: Sequence[str], tasks: Sequence[str], changes: Mapping[str, Any]) -> dict[Subject, dict[str, Any]]:
+    return {
+        about(name, task): {
+            "task": task,
+            **(BY_HEART if task == "mad-memorisation" else {}),
+            **NETWORKS[name],
+            **{key: value for key, value in changes.items() if key != "steps" or task != "mad-memorisation"},
+        }
+        for task in tasks
+        for name in names
+    }
+
+
+class Mad(ReducedStudy):
+    """Train small networks on the tasks of mechanistic architecture design."""
+
+    name = "mad"
+    title = "Mechanistic architecture design"
+    question = "How much do small networks of modern families recall, copy and memorise?"
+    score = "macro accuracy"
+    score_in_words = ACCURACY
+    base = PUBLISHED
+    published: Mapping[str, RunConfig] = {task: published_for(task) for task in known_tasks()}
+    reduced: Mapping[str, str] = {
+        "mad-base": "the base setting of each task, one rate, and 4,000 steps of 20,000 (memorisation: all 400)"
+    }
+    unlike = BIAS
+    claims = tuple(_claims())
+    presets: Mapping[str, Preset] = {
+        "smoke": Preset(
+            "A few iterations, to check that the code runs.",
+            {
+                "networks": _networks(["deltanet", "transformer"], ["mad-recall"], TINY),
+                "changes": {"task_options": {"length": 8, "vocabulary": 4, "examples": 8}},
+            },
+        ),
+        "reduced": Preset(
+            "The recipe mad-base: the base setting of each task, width 128, one head, two layers each followed by "
+            "SwiGLU (mLSTM: four layers), 4,000 batches of 128 (memorisation: 400, as published), rate 0.001; five "
+            "seeds, on a GPU.",
+            {"networks": _networks(list(NETWORKS), known_tasks(), BASE), "changes": {}},
+            tuple(range(5)),
+        ),
+        "published": Preset(
+            "The base setting of each task for 200 epochs, with one rate and decay of the published grid of six; five "
+            "seeds, on a GPU.",
+            {"networks": _networks(list(NETWORKS), known_tasks(), {"name": PUBLISHED.name}), "changes": {}},
+            tuple(range(5)),
+        ),
+    }
+    cites = ("poli2024", "yang2024delta", "peng2025", "lin_attn_bench")
+
+    def summarise(self, results: Sequence[Finished]) -> list[Row]:
+        rows = []
+        for trials in self.groups(results):
+            values = [each.result["test macro accuracy"] for each in finite(trials)]
+            for quantity in (ACCURACY, AGAIN):
+                if self.find_claim(quantity, trials[0].trial.subject) is not None:
+                    rows.append(self.row(trials, quantity, values, ".3f", self.remark(trials)))
+        return [*rows, *self.means(results)]
+
+    def means(self, results: Sequence[Finished]) -> list[Row]:
+        """Return the rows of the mean over the six tasks, for networks and seeds that have all of them."""
+        rows = []
+        for network in dict.fromkeys(each.trial.subject.network for each in results):
+            trials = [each for each in finite(results) if each.trial.subject.network == network]
+            seeds = [
+                [each.result["test macro accuracy"] for each in trials if each.trial.seed == seed]
+                for seed in sorted({each.trial.seed for each in trials})
+            ]
+            values = [sum(scores) / len(TASKS) for scores in seeds if len(scores) == len(TASKS)]
+            for quantity in (ACCURACY, AGAIN):
+                claim = self.find_claim(quantity, about(network, MEAN))
+                if claim is not None and values:
+                    ours = ", ".join(f"{value:.3f}" for value in values)
+                    rows.append(self.compare(trials, claim, values, ours, diverged=0))
+        return rows
+
+
+STUDY = Mad()
