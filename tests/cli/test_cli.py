@@ -83,10 +83,11 @@ def test_wrong_bits_are_compared_with_constant_answers(tmp_path, capsys):
     assert main(words) == 0
     out = capsys.readouterr().out
     assert "wrong bits " in out
-    assert f"; {NOTHING}." in out
+    assert f"; accuracy without memory 0.6000; {NOTHING}." in out
     assert main([*words, "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
     assert result["trivial"] == {"all zeros": 10.0, "all ones": 15.0}
+    assert result["chance"] == 0.6
     assert main(["inspect", result["folder"]]) == 0
     assert NOTHING in (Path(result["folder"]) / "page.html").read_text()
 
@@ -94,11 +95,14 @@ def test_wrong_bits_are_compared_with_constant_answers(tmp_path, capsys):
 @SLOW
 def test_bit_tasks_are_listed_with_constant_answers(capsys):
     assert main(["list", "tasks", "--json"]) == 0
-    rows = {row["name"]: row["trivial"] for row in json.loads(capsys.readouterr().out)}
+    listed = json.loads(capsys.readouterr().out)
+    rows, chances = ({row["name"]: row[key] for row in listed} for key in ("trivial", "chance"))
+    assert (chances["copy"], chances["matrix-copy"], chances["adding"]) == (0.125, 0.6, None)
     assert rows["matrix-copy"] == {"all zeros": 10.0, "all ones": 15.0}
     assert rows["flipflop"] == {}
     assert main(["list", "tasks"]) == 0
     lines = capsys.readouterr().out.splitlines()
+    assert any(line.endswith(": loss without memory 0.0945, accuracy 0.125") for line in lines)
     assert sum(line.endswith(f"wrong bits {NOTHING}") for line in lines) == 2  # matrix-copy and matrix-recall
     assert sum("knowing nothing" in line for line in lines) == sum(bool(trivial) for trivial in rows.values())
 

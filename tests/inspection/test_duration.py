@@ -158,18 +158,22 @@ def test_accuracy_is_measured_at_spans_beyond_training():
     with torch.no_grad():
         expected = task.at(16).scores(model(batch.inputs)[0], batch)["accuracy"]
     assert scores.accuracy[-1] == pytest.approx(expected)
-    assert scores.uninformed == pytest.approx(0.25, abs=0.08)
+    assert scores.chance.tolist() == [0.25] * 6
     assert "16, the longest measured" in scores.summary()
     assert 'aria-label="Accuracy at each delay."' in spans_section(scores, note, "delay").html
 
 
-def test_signs_have_a_best_constant_answer():
-    task = FlipFlop(bits=1, length=8)
-    run = LoadedRun(Path(), ms.Model(ms.cells.GRU(1, 2), 1), task, ms.RunConfig("tiny", task="flipflop"), QUIET)
+def test_chance_is_that_of_each_span_or_unknown():
+    """At the spans of a flip-flop one pulse comes at the first step, which does not count: a sign is a guess."""
+    config = ms.RunConfig("tiny", task="flipflop")
+    run = LoadedRun(Path(), ms.Model(ms.cells.GRU(1, 2), 1), FlipFlop(bits=1, length=8), config, QUIET)
     scores, _ = measure_spans(run)
-    batch = task.at(int(scores.spans[-1])).batch(64, 0, 0, "validation")
-    shares = [(batch.targets == sign)[batch.mask].float().mean().item() for sign in (-1, 1)]
-    assert scores.uninformed == pytest.approx(max(shares))
+    assert scores.chance.tolist() == pytest.approx([0.5] * len(scores.spans), abs=1e-9)
+    config = ms.RunConfig("tiny", task="adding")
+    run = LoadedRun(Path(), ms.Model(ms.cells.GRU(2, 2), 1), Adding(length=8), config, QUIET)
+    scores, note = measure_spans(run)
+    assert scores.chance is None
+    assert "Dashed" not in spans_section(scores, note, "length").html
 
 
 def test_the_summary_of_spans_names_the_longest_in_training():

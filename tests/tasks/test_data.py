@@ -308,6 +308,8 @@ def test_the_penn_treebank_has_mikolovs_split():
     pairs = torch.bincount(50 * last + following, minlength=2500).view(50, 50).double()
     surprise = -(pairs / pairs.sum(1, keepdim=True)).log().nan_to_num(posinf=0.0)
     assert task.baseline() == pytest.approx(((pairs * surprise).sum() / pairs.sum()).item(), abs=1e-6)
+    guess, (last, following) = pairs.argmax(1), (text["test"][:-1].long(), text["test"][1:].long())
+    assert task.chance() == pytest.approx((guess[last] == following).double().mean().item(), abs=1e-6)
 
 
 @pytest.mark.skipif(not (Path(REAL) / "mnist").is_dir(), reason="MNEMOSCOPE_DATA names no folder with mnist")
@@ -321,4 +323,5 @@ def test_mnist_has_the_original_digits():
     assert digits["test"].labels[:10].tolist() == [7, 2, 1, 0, 4, 1, 4, 9, 5, 9]
     assert (digits["train"].images[:, -1] == 0).all()
     assert task.batch(100, seed=0, number=499).inputs.shape == (784, 100, 1)
+    assert task.chance() == (digits["test"].labels == 1).double().mean().item()
     assert task.batches(100, "train") == 500

@@ -438,6 +438,71 @@ def test_no_memoryless_predictor_beats_the_baseline(task):
     assert loss == pytest.approx(task.baseline(), abs=0.01)
 
 
+# Chance and length generalisation.
+
+
+def answered_from_a_table(task: Task, fill: Batch, trial: Batch) -> torch.Tensor:
+    """Return outputs on `trial`: the mean answer of `fill` at the same time and input, in steps that test memory."""
+    masks = [task.recalled(batch) for batch in (fill, trial)]
+    rows = [
+        torch.cat([mask.nonzero()[:, :1], batch.inputs[mask].reshape(int(mask.sum()), -1)], 1)
+        for mask, batch in zip(masks, (fill, trial), strict=True)
+    ]
+    places, trial_places = torch.cat(rows).unique(dim=0, return_inverse=True)[1].split([len(each) for each in rows])
+    due = fill.targets[masks[0]]
+    if due.dim() == 1:
+        answers = one_hot(due, task.output_size).float()
+    else:
+        answers = due if due.is_floating_point() else 2.0 * due - 1
+    table = torch.zeros(sum(map(len, rows)), task.output_size).index_add_(0, places, answers)
+    outputs = torch.zeros(*trial.mask.shape, task.output_size)
+    outputs[masks[1]] = table[trial_places] + 0.5  # positive where both signs are as frequent
+    return outputs
+
+
+CHANCES = [each for each in GENERATED if each.values[0].chance() is not None]
+
+
+@representatives(
+    "FlipFlop(bits=2, length=30, rate=0.1, width=2, apart=0, settle=3)",
+    "BitRepeatCopy(mixed=True, shortest=1, longest=3, curriculum='', bits=3, fewest=1, most=4, normalised_by=4)",
+    "WordProblem(group='Z2', letters='elements', length=5, probabilities='0.8 0.2')",
+    "Denoise(delay=4, symbols=2, alphabet=3, curriculum='')",
+    "StringCopy(shortest=1, longest=3, test_shortest=2, test_longest=4, letters=3, context=16, packed=True)",
+)
+@pytest.mark.parametrize("task", CHANCES)
+def test_chance_is_the_accuracy_of_a_table_over_time_and_input(task):
+    """The most frequent answer at each time and input in one batch, scored in another."""
+    size = 3000
+    task = replace(task, noise=0) if isinstance(task, ResponseTask) else task
+    fill, trial = (_all_lengths(task).batch(size, seed=0, number=number, split="test") for number in range(2))
+    outputs = answered_from_a_table(task, fill, trial)
+    if isinstance(task, AngleMemory):
+        outputs[..., 0] = 1  # the mean of all angles is too short a vector to be one; all guesses are alike
+    # A sequence is right or wrong as a whole at worst: four deviations of 3,000 are 0.037.
+    assert task.scores(outputs, trial)["accuracy"] == pytest.approx(task.chance(), abs=0.037)
+
+
+def test_tasks_without_chance_have_values_or_unknown_answers():
+    without = {name for name, tasks in SMALL.items() if any(task.chance() is None for task in tasks)}
+    assert without == {"adding", "ready-set-go", "multi-task", "environment"}
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_the_test_of_length_generalisation_has_the_spans_of_its_tasks(task):
+    tests = task.span_tests()
+    assert list(tests) == sorted(tests)
+    assert bool(tests) == bool(task.longest_span)
+    assert bool(task.span_label) >= bool(tests)
+    for span, test in tests.items():
+        assert test.longest_span == span
+        assert type(test.held_out()).batch is not None
+        assert (test.input_size, test.output_size) == (task.input_size, task.output_size)
+    if tests:
+        steps = [len(test.batch(2, 0, 0, "validation").mask) for test in tests.values()]
+        assert steps == sorted(steps)
+
+
 # Properties of single tasks.
 
 

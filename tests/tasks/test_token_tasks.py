@@ -1,4 +1,4 @@
-"""Token tasks: every instance recomputed by a slow, obvious rule, distributions, chance, and what a model needs."""
+"""Token tasks: every instance recomputed by a slow, obvious rule, distributions, and what a model needs."""
 
 import re
 
@@ -31,23 +31,6 @@ TOKEN_TASKS = [each for each in GENERATED if isinstance(each.values[0], TokenTas
 def columns(batch):
     """Return inputs, targets and mask of each sequence as lists."""
     return [[part[:, each].tolist() for part in batch] for each in range(batch.mask.shape[1])]
-
-
-@pytest.mark.parametrize("task", TOKEN_TASKS)
-def test_chance_is_the_accuracy_of_the_best_memoryless_predictor(task):
-    """The most frequent answer for each step and input in one batch, tested in another."""
-    counts, rights = torch.zeros(100, task.input_size, task.output_size), torch.zeros(0)
-    for number in range(2):
-        batch = task.batch(2000, seed=0, number=number, split="test")
-        if isinstance(task, StringCopy):
-            batch = batch._replace(mask=batch.mask & (batch.targets < task.letters))  # full stops are not scored
-        time = torch.arange(len(batch.mask)).unsqueeze(1).expand_as(batch.mask)[batch.mask]
-        _, targets, _ = counted = batch.counted()
-        if number:
-            rights = counts[time, counted.inputs[0]].argmax(1) == targets[0]
-        else:
-            counts.index_put_((time, counted.inputs[0], targets[0]), torch.ones(len(time)), accumulate=True)
-    assert rights.double().mean().item() == pytest.approx(task.chance(), abs=0.045)  # four deviations of 2,000 answers
 
 
 def test_mqar_asks_for_every_key_once_at_an_even_place_after_the_pairs():

@@ -109,10 +109,13 @@ class Train:
             return 0  # rank 0 prints the result
         task = build_task(self.run_config)
         if self.json:
-            content = {"folder": str(result.folder), **result.as_json(), "trivial": task.uninformed_scores()}
+            content = {"folder": str(result.folder), **result.as_json(), "chance": task.chance()}
+            content["trivial"] = task.uninformed_scores()
             print(json.dumps(content, indent=2))
             return 0
         scores = ", ".join(f"{name} {value:.4f}" for name, value in result.scores.items())
+        chance = task.chance()
+        scores += after(f"; accuracy {task.baseline_label} ", "" if chance is None else f"{chance:.4f}")
         scores += after("; ", task.uninformed_summary())
         duration = " (finished before)" if result.cached else f" in {result.seconds:.0f} s"
         guess = f"{task.baseline_label} {result.baseline:.3e}"

@@ -17,8 +17,9 @@ class List:
     """Show all cells, relational networks, tasks, lenses, studies and presets, with their sources.
 
     A lens has two names: that of pages and citations, and that of its function, with `import mnemoscope as ms`.
-    `mnemoscope list tasks` also shows the options of each task and the loss that a network reaches without memory, or
-    by guessing if the task is relational. For tasks of random bits it shows the wrong bits of constant answers.
+    `mnemoscope list tasks` also shows the options of each task, and the loss and the accuracy that a network reaches
+    without memory, or by guessing if the task is relational. Tasks whose answers are values, such as adding, have no
+    such accuracy. For tasks of random bits it shows the wrong bits of constant answers.
     """
 
     what: Positional[Literal["all", "cells", "networks", "tasks", "lenses", "studies", "presets"]] = "all"
@@ -51,12 +52,14 @@ class List:
                 if needed := required_options(task_class):
                     known = options_of(task_class).items()
                     options = {name: None if name in needed else parameter.default for name, parameter in known}
-                    row |= {"options": options, "baseline": None, "trivial": {}}
+                    row |= {"options": options, "baseline": None, "chance": None, "trivial": {}}
                     baselines[row["name"]] = f"the loss depends on {' and '.join(needed)}, which must be given"
                     continue
                 task, options = task_named(row["name"]), asdict(task_class())
-                row |= {"options": options, "baseline": task.baseline(), "trivial": task.uninformed_scores()}
+                chance, trivial = task.chance(), task.uninformed_scores()
+                row |= {"options": options, "baseline": task.baseline(), "chance": chance, "trivial": trivial}
                 reached = f"loss {task.baseline_label} {task.baseline():.3g}"
+                reached += after(", accuracy ", "" if chance is None else f"{chance:.3g}")
                 baselines[row["name"]] = reached + after("; wrong bits ", task.uninformed_summary())
         chosen = rows if self.what == "all" else {self.what: rows[self.what]}
         if self.json:

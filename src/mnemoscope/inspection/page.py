@@ -91,8 +91,9 @@ def _describe_size(cell: Cell, hidden_size: int) -> str:
 
 def _describe_score(name: str, value: float, task: Task) -> str:
     baseline = task.uninformed_summary() if name == "wrong bits" else ""
-    if name == "accuracy" and isinstance(task, TokenTask):
-        baseline = f"{task.chance():.4f} {task.baseline_label}"
+    chance = task.chance()
+    if name == "accuracy" and chance is not None:
+        baseline = f"{chance:.4f} {task.baseline_label}"
     return f"{value:.4f}, {baseline}" if baseline else f"{value:.4f}"
 
 

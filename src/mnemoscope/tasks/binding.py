@@ -13,7 +13,7 @@ from torch import Tensor
 from mnemoscope.base.array_types import Float
 from mnemoscope.base.validation import check_whole
 from mnemoscope.connectivity.signed_selection import SignedSelection, parse_selection
-from mnemoscope.tasks.task import Batch, GeneratedTask, Split
+from mnemoscope.tasks.task import Batch, GeneratedTask
 
 
 @dataclass(frozen=True)
@@ -68,11 +68,8 @@ class VariableBinding(GeneratedTask):
     def at(self, horizon: int, /) -> VariableBinding:
         return replace(self, horizon=horizon, test_horizon=horizon, curriculum="")
 
-    def batch(self, size: int, seed: int, number: int, split: Split = "train") -> Batch:
-        if split == "train":
-            return super().batch(size, seed, number, split)
-        test_task = replace(self, horizon=self.test_horizon, curriculum="")
-        return super(VariableBinding, test_task).batch(size, seed, number, split)
+    def held_out(self) -> VariableBinding:
+        return self.at(self.test_horizon)
 
     def sample(self, batch: int, generator: torch.Generator) -> Batch:
         shape = (self.variables, batch, self.size)
@@ -91,6 +88,10 @@ class VariableBinding(GeneratedTask):
     def baseline(self) -> float:
         """Return 1: each bit is 1 or -1 with equal chance at any time, so the best guess is 0."""
         return 1.0
+
+    def chance(self) -> float:
+        """Return 1/2, the chance of the sign of a bit."""
+        return 0.5
 
 
 @dataclass(frozen=True)

@@ -149,10 +149,15 @@ class BitRepeatCopy(VectorItems, Copying):
         An end marker is 1 with chance e, each other bit with chance (1 - e) / 2; the best guess loses the entropy of
         these chances. The time alone reveals neither the length of the sequence nor the number of repeats.
         """
-        counted, ended = self._odds()
-        e = (ended / counted.clamp_min(1e-300)).clamp_max(1.0)
+        counted, e = self._end_chances()
         lost = (self.bits * _entropy((1 - e) / 2) + _entropy(e)) / self.output_size
         return float((counted * lost).sum() / counted.sum())
+
+    def chance(self) -> float:
+        """Return the accuracy of 0 for each bit, and of an end marker where e(t) is above 1/2."""
+        counted, e = self._end_chances()
+        right = (self.bits * (1 + e) / 2 + torch.maximum(e, 1 - e)) / self.output_size
+        return float((counted * right).sum() / counted.sum())
 
     def uninformed_scores(self) -> dict[str, float]:
         """Return the expected `wrong bits` over many batches.
@@ -163,6 +168,11 @@ class BitRepeatCopy(VectorItems, Copying):
         e = float(ended.sum() / counted.sum())
         zeros = (1 - e) * self.bits / 2 + e
         return {"all zeros": zeros, "all ones": self.output_size - zeros}
+
+    def _end_chances(self) -> tuple[Float[Tensor, " time"], Float[Tensor, " time"]]:
+        """Return for each step how often it counts, and the chance e(t) that it is the last one if it does."""
+        counted, ended = self._odds()
+        return counted, (ended / counted.clamp_min(1e-300)).clamp_max(1.0)
 
     def _odds(self) -> tuple[Float[Tensor, " time"], Float[Tensor, " time"]]:
         """Return for each step how often it counts and how often it is the last one, over all lengths and repeats."""

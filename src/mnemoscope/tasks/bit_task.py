@@ -66,6 +66,10 @@ class BitTask(GeneratedTask):
         """Return the mean of `log 2` nats for each random bit and 0 for each bit that is always 0."""
         return log(2) * self.random_bits / self.output_size
 
+    def chance(self) -> float:
+        """Return the mean of 1/2 for each random bit and 1 for each bit that is always 0."""
+        return (self.random_bits / 2 + self.silent_bits) / self.output_size
+
     def uninformed_scores(self) -> dict[str, float]:
         """Return the expected `wrong bits` of two constant outputs, "all zeros" and "all ones".
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from mnemoscope.base.array_types import Bool, Float, Int
-from mnemoscope.tasks.task import Batch, GeneratedTask, Split
+from mnemoscope.tasks.task import Batch, GeneratedTask
 
 
 @dataclass(frozen=True)
@@ -103,6 +103,10 @@ class Copy(GeneratedTask):
         """
         return self.symbols * log(self.alphabet) / self.length
 
+    def chance(self) -> float:
+        """Return `1 / alphabet`: the symbols that are due are uniform."""
+        return 1 / self.alphabet
+
 
 @dataclass(frozen=True)
 class Denoise(Copy):
@@ -153,19 +157,12 @@ class TransferCopy(Copy):
         if self.test_delay < 1:
             raise ValueError(f"The delay of the test must be at least 1, but test_delay is {self.test_delay}.")
 
-    @property
-    def test_task(self) -> Copy:
-        """The copy task of the validation and test splits."""
+    def held_out(self) -> Copy:
         return self.at(self.test_delay)
 
     def at(self, delay: int, /) -> Copy:
         return Copy(delay, self.symbols, self.alphabet)
 
-    def batch(self, size: int, seed: int, number: int, split: Split = "train") -> Batch:
-        if split == "train":
-            return super().batch(size, seed, number, split)
-        return self.test_task.batch(size, seed, number, split)
-
     def baseline(self) -> float:
         """Return the baseline of `Copy` with `test_delay`, at which the network is evaluated."""
-        return self.test_task.baseline()
+        return self.held_out().baseline()

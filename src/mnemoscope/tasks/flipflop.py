@@ -144,6 +144,10 @@ class FlipFlop(GeneratedTask):
         counted, unseen = self._single_pulse_odds() if self.apart else self._independent_odds()
         return unseen / counted
 
+    def chance(self) -> float:
+        """Return `1 - baseline / 2`: a sign is guessed right in half of the cases in which no pulse shows it."""
+        return 1 - self.baseline() / 2
+
     def _independent_odds(self) -> tuple[float, float]:
         """Return the expected counted steps, as far as one bit decides, and those without a pulse at its input."""
         earlier = max(self.settle - self.width, 0)

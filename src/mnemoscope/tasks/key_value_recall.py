@@ -95,3 +95,6 @@ class KeyValueRecall(GeneratedTask):
     def baseline(self) -> float:
         """Return `log(values)`: the value of a key is uniform for a network that does not remember the list."""
         return log(self.values)
+
+    def chance(self) -> float:
+        return 1 / self.values

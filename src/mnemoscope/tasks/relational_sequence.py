@@ -52,3 +52,6 @@ class RelationalSequence(Task):
     def baseline(self) -> float:
         """Return `log(choices)`, the loss of guessing: all answers are equally frequent."""
         return log(self.relational.choices)
+
+    def chance(self) -> float:
+        return 1 / self.relational.choices

@@ -16,6 +16,8 @@ from mnemoscope.base.array_types import Bool, Float, Int
 from mnemoscope.tasks.data_files import DataFolder, DataSet
 from mnemoscope.tasks.splits import Split, check_batch_request, generator_seed
 
+SPAN_FACTORS = (0.25, 0.5, 1, 1.5, 2, 4)
+"""Spans of a test of length generalisation, as multiples of the longest in training."""
 Inputs = Any
 """A tensor (time, batch, input), or the `Scenes` of relational problems. It is no union, since every task has one kind
 of inputs and the reader of its batches knows which."""
@@ -105,6 +107,18 @@ class Task(ABC):
     def baseline(self) -> float:
         """Return the expected loss of the best memoryless predictor, which sees the current input and the time."""
 
+    def chance(self) -> float | None:
+        """Return the expected accuracy, on held-out sequences, of the best memoryless predictor.
+
+        It sees the current input and the time, as that of the baseline. None if answers are values, which have a
+        baseline loss and no chance, or if it is not known.
+
+        >>> from mnemoscope.tasks import Adding, Copy
+        >>> Copy(alphabet=8).chance(), Adding().chance()
+        (0.125, None)
+        """
+        return None
+
     def uninformed_scores(self) -> dict[str, float]:
         """Return the expected `wrong bits` of constant outputs, by name; empty for a task without that score."""
         return {}
@@ -157,6 +171,28 @@ class Task(ABC):
         """
         raise ValueError(f"{type(self).__name__} has no option for how long a network must remember.")
 
+    def held_out(self) -> Task:
+        """Return the task of the validation and test splits: another one if these differ, as by their length."""
+        return self
+
+    def span_tests(self) -> dict[int, Task]:
+        """Return the test of length generalisation: the task at several spans, by span, in increasing order.
+
+        The spans are multiples of the longest in training, from a quarter to four times. Spans that the task cannot
+        have are left out. Empty for a task without spans.
+
+        >>> from mnemoscope.tasks import Copy
+        >>> {delay: task.delay for delay, task in Copy(delay=20).span_tests().items()}
+        {5: 5, 10: 10, 20: 20, 30: 30, 40: 40, 80: 80}
+        """
+        tests: dict[int, Task] = {}
+        for span in sorted({round(factor * self.longest_span) for factor in SPAN_FACTORS} - {0}):
+            try:
+                tests[span] = self.at(span)
+            except ValueError:  # fewer steps than symbols, or more items than there are different ones
+                continue
+        return tests
+
     def stream(self, size: int, seed: int, start: int = 0, split: Split = "train") -> Iterator[Batch]:
         """Return an endless iterator over the batches `start`, `start + 1`, ..."""
         return (self.batch(size, seed, number, split) for number in count(start))
@@ -197,9 +233,13 @@ class GeneratedTask(Task):
     def sample(self, batch: int, generator: torch.Generator) -> Batch:
         """Draw a batch of `batch` sequences from a generator on the CPU."""
 
+    def held_out(self) -> GeneratedTask:
+        return self
+
     def batch(self, size: int, seed: int, number: int, split: Split = "train") -> Batch:
         check_batch_request(size, number, split)
-        return self.sample(size, torch.Generator().manual_seed(generator_seed(seed, number, split)))
+        task = self if split == "train" else self.held_out()
+        return task.sample(size, torch.Generator().manual_seed(generator_seed(seed, number, split)))
 
     def _stages_by(self, field: str, least: int = 1) -> list[Any]:
         """Return the task with each value of `field` in its `curriculum`, such as "10 20 40", and then the task itself.

@@ -106,15 +106,23 @@ class WordProblem(GeneratedTask):
         A letter and the product before it are independent, so the entropy of the new product, given the letter, is that
         of the old one. It is computed from the distribution of the products of every length.
         """
+        return float(torch.special.entr(self._distributions()).sum(1).mean())
+
+    def chance(self) -> float:
+        """Return the mean probability of the most probable product before each letter, which the letter then moves."""
+        return float(self._distributions().amax(1).mean())
+
+    def _distributions(self) -> Float[Tensor, "length order"]:
+        """Return the distribution of the product before each letter."""
         group, chances = self.build_group(), self.letter_probabilities()
         distribution = torch.zeros(group.order, dtype=torch.float64)
         distribution[0] = 1
         moved = torch.tensor([group.table[letter] for letter in group.letters])
-        entropy = 0.0
+        rows = []
         for _ in range(self.length):
-            entropy += float(torch.special.entr(distribution).sum())
+            rows.append(distribution)
             new = torch.zeros_like(distribution)
             for chance, targets in zip(chances, moved, strict=True):
                 new[targets] += chance * distribution
             distribution = new
-        return entropy / self.length
+        return torch.stack(rows)

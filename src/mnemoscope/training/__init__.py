@@ -2,7 +2,11 @@
 
 from mnemoscope.training.build import build_model as build_model, build_task as build_task, task_named as task_named
 from mnemoscope.training.callbacks import Callback as Callback, StartInfo as StartInfo, StepInfo as StepInfo
-from mnemoscope.training.evaluation import evaluate as evaluate, evaluate_tasks as evaluate_tasks
+from mnemoscope.training.evaluation import (
+    evaluate as evaluate,
+    evaluate_spans as evaluate_spans,
+    evaluate_tasks as evaluate_tasks,
+)
 from mnemoscope.training.fine_tuning import fine_tune as fine_tune
 from mnemoscope.training.force import ForceRun as ForceRun, Snapshot as Snapshot, train_force as train_force
 from mnemoscope.training.least_squares import RecursiveLeastSquares as RecursiveLeastSquares, ridge as ridge

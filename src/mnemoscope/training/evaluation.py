@@ -9,6 +9,7 @@ from typing import TypeVar
 import torch
 
 from mnemoscope.cells import Model
+from mnemoscope.lenses import SpanScores
 from mnemoscope.tasks import Batch, Split, Task
 from mnemoscope.training.answers import answer
 
@@ -90,3 +91,34 @@ def evaluate_tasks(
         return (task.batch(sequences, seed, number, split).to(device) for number in range(batches))
 
     return {name: evaluate(model, task, drawn(task), window=window) for name, task in tasks.items()}
+
+
+def evaluate_spans(
+    model: Model, task: Task, tests: Mapping[int, Task] | None = None, *, sequences: int = 64, seed: int = 0
+) -> SpanScores:
+    """Return the accuracy of a model at several spans of its task, and that of chance: its length generalisation.
+
+    Args:
+        model: a network that was trained on the task.
+        task: a task with spans, such as delays or lengths.
+        tests: the task at each span; by default those of `task.span_tests()`.
+        sequences: sequences at each span, of the validation split, which is new to a network that was trained on a
+            generated task.
+        seed: seed of the sequences.
+
+    >>> from mnemoscope.cells import GRU
+    >>> from mnemoscope.tasks import Copy
+    >>> scores = evaluate_spans(Model(GRU(10, 8), output_size=9), Copy(delay=4), sequences=4)
+    >>> scores.spans.tolist(), scores.trained, scores.chance.unique().tolist()
+    ([1, 2, 4, 6, 8, 16], 4, [0.125])
+
+    """
+    tests = task.span_tests() if tests is None else tests
+    if not tests:
+        raise ValueError(f"{type(task).__name__} has no option for how long a network must remember.")
+    scores = evaluate_tasks(model, tests, sequences=sequences, seed=seed)
+    accuracy = torch.tensor([scores[span]["accuracy"] for span in tests], dtype=torch.float64)
+    chances = [test.chance() for test in tests.values()]
+    known = [chance for chance in chances if chance is not None]
+    chance = torch.tensor(known, dtype=torch.float64) if len(known) == len(chances) else None
+    return SpanScores(task.span_label, torch.tensor(list(tests)), accuracy, task.longest_span, sequences, chance)

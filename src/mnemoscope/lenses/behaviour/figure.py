@@ -87,8 +87,8 @@ def draw_spans(scores: SpanScores, colours: Colours = LIGHT, *, figure: Any = No
     axes = figure.add_subplot()
     axes.plot(scores.spans.numpy(), scores.accuracy.numpy(), color=colours["stable"], marker="o", markersize=5)
     axes.axvline(scores.trained, color=colours["muted"], linewidth=1, linestyle=(0, (1, 2)))
-    if scores.uninformed is not None:
-        axes.axhline(scores.uninformed, color=colours["muted"], linestyle=(0, (4, 2)), linewidth=1)
+    if scores.chance is not None:
+        axes.plot(scores.spans.numpy(), scores.chance.numpy(), color=colours["muted"], dashes=(4, 2), linewidth=1)
     axes.set(xlabel=scores.label, ylabel="accuracy", ylim=(0, 1.04), xlim=(0, None))
     axes.locator_params(axis="x", integer=True)
     style_axes(axes, colours, font_size)

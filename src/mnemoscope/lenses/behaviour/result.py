@@ -115,7 +115,7 @@ class SpanScores(Result):
     """Accuracy of a network at several spans of one task: longer delays, longer sequences or more items.
 
     >>> import torch
-    >>> scores = SpanScores("delay", torch.tensor([10, 20, 40]), torch.tensor([1.0, 1.0, 0.6]).double(), 20, 64, 0.1)
+    >>> scores = SpanScores("delay", torch.tensor([10, 20, 40]), torch.tensor([1.0, 1.0, 0.6]).double(), 20, 64)
     >>> scores.summary()
     'The accuracy is 100.0% at a delay of 20, the longest possible in training, and 60.0% at 40, the longest measured.'
     """
@@ -133,8 +133,8 @@ class SpanScores(Result):
     """The longest span in training."""
     trials: int
     """Number of trials at each span."""
-    uninformed: float | None = None
-    """Accuracy of the best constant answer; None if it is not known."""
+    chance: Float[Tensor, " spans"] | None = None
+    """Accuracy of the best memoryless predictor at each span; None if it is not known."""
 
     def summary(self) -> str:
         """Return the accuracy at the longest span of training and at the longest of all."""

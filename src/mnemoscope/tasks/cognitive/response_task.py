@@ -146,6 +146,10 @@ class ResponseTask(TrialTask):
         response = means.pop("response") - self._grace
         return self.variance * response / (response + (sum(means.values()) if self.cued else means["fixation"]))
 
+    def chance(self) -> float:
+        """Return 1/2: both choices are equally frequent, and nothing shows them at the end of the response."""
+        return 0.5
+
 
 def last_counted(mask: Bool[Tensor, "time batch"]) -> Tensor:
     """Return the last counted step of each sequence."""

@@ -217,3 +217,7 @@ class AngleMemory(ResponseTask):
     @property
     def variance(self) -> float:
         return 0.5
+
+    def chance(self) -> float:
+        """Return the part of the circle that is within the tolerance of any guess."""
+        return 2 * self.tolerance / 360

@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from mnemoscope.base.array_types import Float
+from mnemoscope.base.array_types import Bool, Float
 from mnemoscope.base.validation import check_whole
 from mnemoscope.tasks.bit_task import check_range
 from mnemoscope.tasks.task import Batch
@@ -99,12 +99,16 @@ class StringCopy(TokenTask):
         inputs, targets, mask = tokens[:, :-1], tokens[:, 1:], counted[:, 1:]
         return Batch(*(part.T.contiguous() for part in (inputs, targets, mask)))
 
+    def recalled(self, batch: Batch) -> Bool[Tensor, "time batch"]:
+        """Return the steps at which letters are due; full stops count in the loss, but not in the scores."""
+        return batch.mask & (batch.targets != self.letters + END)
+
     def scores(self, outputs: Float[Tensor, "time batch tokens"], batch: Batch) -> dict[str, float]:
         """Return `accuracy`, the fraction of right letters, and `string accuracy`, the one of sequences without error.
 
         The full stop does not count in either, as published.
         """
-        counted = batch.mask & (batch.targets != self.letters + END)
+        counted = self.recalled(batch)
         right = outputs.argmax(-1) == batch.targets
         whole = (right | ~counted).all(0)
         return {"accuracy": right[counted].double().mean().item(), "string accuracy": whole.double().mean().item()}

@@ -24,8 +24,7 @@ class TokenTask(GeneratedTask):
     """Base class of tasks whose inputs are token numbers (time, batch), from 0 to `input_size` - 1.
 
     `build_model` puts an `nn.Embedding` before the cell, so that a large vocabulary costs no more than a small one.
-    Outputs are logits of the whole vocabulary, and targets are tokens at the counted steps. A task that is tested on
-    other sequences than it is trained on, such as longer ones, returns the tested one from `held_out`.
+    Outputs are logits of the whole vocabulary, and targets are tokens at the counted steps.
     """
 
     pointwise: ClassVar[bool] = True
@@ -35,16 +34,7 @@ class TokenTask(GeneratedTask):
         return self.input_size
 
     @abstractmethod
-    def chance(self) -> float:
-        """Return the expected accuracy of the best memoryless predictor on held-out sequences."""
-
-    def held_out(self) -> TokenTask:
-        """Return the task of the validation and test splits."""
-        return self
-
-    def batch(self, size: int, seed: int, number: int, split: Split = "train") -> Batch:
-        task = self if split == "train" else self.held_out()
-        return GeneratedTask.batch(task, size, seed, number, split)
+    def chance(self) -> float: ...
 
     def label(self, token: int, /) -> str:
         """Return the name of a token, for examples, figures and pages."""
