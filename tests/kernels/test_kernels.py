@@ -12,7 +12,7 @@ from torch.autograd import forward_ad as fwd, gradcheck, gradgradcheck
 from torch.func import functional_call, jacrev, jvp, vmap
 
 import mnemoscope as ms
-from mnemoscope.cells import GRU, LSTM, Elman, FastPath, NoFastPath, Stack
+from mnemoscope.cells import GORU, GRU, LSTM, Elman, FastPath, NoFastPath, Stack, fused_gated
 from mnemoscope.cells.nonlinearities import FusableNonlinearity
 from mnemoscope.cells.state import leaves, map_state
 from mnemoscope.kernels import (
@@ -20,6 +20,8 @@ from mnemoscope.kernels import (
     diagonal_scan,
     elementwise as elementwise_module,
     elementwise_scan,
+    gated,
+    gated_cpu,
     linear_scan,
 )
 from mnemoscope.kernels.devices import exact_products
@@ -312,6 +314,7 @@ CELLS = {
     "gru-unbiased": lambda: GRU(3, 7, bias=False),
     "lstm": lambda: LSTM(3, 7),
     "lstm-unbiased": lambda: LSTM(3, 7, bias=False),
+    "goru": lambda: GORU(3, 7),
     "stack": lambda: Stack([LSTM(3, 5), GRU(5, 4), Elman(4, 3)]),
     "mixed": lambda: Stack([Elman(3, 5, nonlinearity=torch.sin), Elman(5, 4)]),
 }
@@ -470,7 +473,46 @@ def test_autocast_gives_the_dtype_of_the_loop(phi, masked):
     assert (cell.connectivity.matrix.grad - exact).norm() < 0.05 * exact.norm()
 
 
-@pytest.mark.parametrize("name", ["gru", "lstm"])
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("name", ["gru", "lstm", "goru"])
+def test_gated_scans_equal_the_loop_over_several_pieces(name, masked, monkeypatch):
+    monkeypatch.setattr(gated_cpu, "PIECE", 2 * 4 * 7 * 8 * 3)  # two of eleven steps
+    cell = CELLS[name]().double()
+    xs, state = torch.randn(11, 3, 3, dtype=torch.float64, requires_grad=True), random_state(cell, 3)
+    mask = torch.rand(11, 3) < 0.7 if masked else None
+    assert ms.scan(cell, xs, state, mask=mask, explain=True)[2].why == f"fused {name} (cpu)"
+    found, expected = (everything(cell, xs, state, backend, mask) for backend in ("fused", "loop"))
+    for one, other in zip(found, expected, strict=True):
+        assert (one - other).norm() <= 1e-14 * 11 * other.norm()
+    outputs = ms.scan(cell, xs, state, mask=mask)[0]
+    with torch.no_grad():  # no gates are saved
+        assert torch.equal(ms.scan(cell, xs, state, mask=mask)[0], outputs)
+
+
+def test_gated_scans_in_float32_are_as_accurate_as_the_loop(monkeypatch):
+    monkeypatch.setattr(fused_gated, "_torch_is_faster", lambda *_: False)
+    for kind in (GRU, LSTM, GORU):
+        cell, xs = kind(3, 33), torch.randn(60, 5, 3)
+        assert "(cpu)" in ms.scan(cell, xs, explain=True)[2].why
+        by_scan, by_loop = (ms.scan(cell, xs, backend=backend)[0] for backend in ("fused", "loop"))
+        exact = ms.scan(cell.double(), xs.double(), backend="loop")[0]
+        assert (by_scan - exact).abs().max() <= 2 * (by_loop - exact).abs().max() + 1e-6
+
+
+@pytest.mark.parametrize(("machine", "route"), [("x86_64", "torch's lstm (cpu)"), ("aarch64", "fused lstm (cpu)")])
+def test_on_x86_the_faster_network_is_used(machine, route, monkeypatch):
+    monkeypatch.setattr(fused_gated.platform, "machine", lambda: machine)
+    cell, xs = LSTM(3, 4), torch.randn(5, 2, 3)
+    if torch.backends.mkldnn.is_available():
+        assert ms.scan(cell, xs, explain=True)[2].why == route
+    large = GRU(3, 512), torch.randn(1, 8, 3)
+    expected = "torch's gru (cpu)" if machine == "x86_64" else "fused gru (cpu)"
+    assert ms.scan(*large, explain=True)[2].why == expected
+    masked = ms.scan(cell, xs, mask=xs[..., 0] > 0, explain=True)[2].why
+    assert masked == ms.scan(cell.double(), xs.double(), explain=True)[2].why == "fused lstm (cpu)"
+
+
+@pytest.mark.parametrize("name", ["gru", "lstm", "goru"])
 def test_autocast_runs_gated_cells_in_the_loop(name):
     with torch.autocast("cpu", torch.bfloat16):
         assert "autocast" in str(ms.scan(CELLS[name](), torch.randn(5, 4, 3), explain=True)[2])
@@ -597,7 +639,8 @@ def test_a_replaced_forward_disables_the_fast_path():
         (lambda xs: ms.scan(Elman(3, 4, nonlinearity=torch.sin), xs, backend="fused"), "no description"),
         (lambda xs: ms.scan(ms.adapt(lambda x, h: h, state_size=2), xs, backend="fused"), "FunctionCell has none"),
         (lambda xs: ms.scan(LSTM(3, 4, projection_size=2), xs, backend="fused"), "projection"),
-        (lambda xs: ms.scan(GRU(3, 4), xs, mask=xs[..., 0] > 0, backend="fused"), "no mask"),
+        (lambda xs: ms.scan(LSTM(3, 4, projection_size=2), xs, mask=xs[..., 0] > 0, backend="fused"), "no mask, and"),
+        (lambda xs: ms.scan(GORU(3, 4).bfloat16(), xs.bfloat16(), backend="fused"), "float32 or float64"),
         (lambda xs: ms.scan(Stack([Elman(3, 4, nonlinearity=torch.sin)]), xs, backend="fused"), "layer 0: its nonlin"),
         (lambda xs: ms.scan(GRU(3, 4), xs, torch.zeros(2, 4).double(), backend="fused"), "differ in dtype"),
     ],
@@ -699,7 +742,7 @@ def test_memory_of_a_hundred_thousand_steps():
 
 COMPILED = """
 import torch, mnemoscope as ms
-from mnemoscope.cells import GRU, Elman
+from mnemoscope.cells import GORU, GRU, LSTM, Elman
 
 def loss(cell, xs, backend):
     return ms.scan(cell, xs, backend=backend)[0].square().sum()
@@ -707,7 +750,9 @@ def loss(cell, xs, backend):
 xs = torch.randn(7, 2, 3)
 for cell, backend, compiler in (
     (Elman(3, 4, nonlinearity="modrelu"), "fused", "inductor"),
-    (GRU(3, 4), "auto", "aot_eager"),
+    (GRU(3, 4), "fused", "aot_eager"),
+    (LSTM(3, 4), "fused", "inductor"),
+    (GORU(3, 4, ms.connectivity.Dense(4, init="orthogonal")), "fused", "aot_eager"),
 ):
     weights = list(cell.parameters())
     compiled = torch.compile(lambda xs: loss(cell, xs, backend), fullgraph=True, backend=compiler)
@@ -820,3 +865,11 @@ def test_the_newer_precision_setting_is_respected():
     finally:
         torch.set_float32_matmul_precision("highest")
     assert exact_products()
+
+
+def test_the_gated_operators_pass_opcheck():
+    tests = ("test_schema", "test_autograd_registration", "test_faketensor")
+    us, h, c, V = (torch.randn(shape, dtype=torch.float64) for shape in ((4, 2, 12), (2, 3), (2, 3), (12, 3)))
+    torch.library.opcheck(gated._lstm, (us.requires_grad_(), h, c, V, None, True), test_utils=tests)
+    given = (us[..., :9], h, V[:9], V[0], "modrelu", V[1], None, True)
+    torch.library.opcheck(gated._gru, given, test_utils=tests)

@@ -221,6 +221,10 @@ def check_state(cell: Cell, batch: int, state: State) -> None:
     check_batch(batch, state)
 
 
+_REAL = {torch.complex32: torch.float16, torch.complex64: torch.float32, torch.complex128: torch.float64}
+"""The dtype of the parts of complex numbers; torch.compile cannot trace `dtype.to_real()`."""
+
+
 def _check_features(cell: Cell, xs: Tensor, before: str) -> None:
     name = type(cell).__name__
     if cell.input_size is not None and xs.shape[-1] != cell.input_size:
@@ -231,7 +235,7 @@ def _check_features(cell: Cell, xs: Tensor, before: str) -> None:
     if torch.is_autocast_enabled(xs.device.type) or not (xs.is_floating_point() or xs.is_complex()):
         return  # some cells take integers
     dtypes = (tensor.dtype for tensor in chain(cell.parameters(), cell.buffers()))
-    expected = {dtype.to_real() for dtype in dtypes if dtype.is_floating_point or dtype.is_complex}
-    if expected and xs.dtype.to_real() not in expected:
+    expected = {_REAL.get(dtype, dtype) for dtype in dtypes if dtype.is_floating_point or dtype.is_complex}
+    if expected and _REAL.get(xs.dtype, xs.dtype) not in expected:
         weights, inputs = (str(dtype).removeprefix("torch.") for dtype in (min(expected, key=str), xs.dtype))
         raise ValueError(f"The weights of {name} are {weights}, but the inputs {inputs}: convert either with .to(...).")

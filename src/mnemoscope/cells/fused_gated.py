@@ -1,10 +1,13 @@
-"""Fast paths of GRU and LSTM: a fused scan of few units on CUDA, and otherwise torch's networks.
+"""Fast paths of GRU and LSTM: a fused scan, on the CPU and of few units on CUDA, or torch's networks.
 
-These are cuDNN on CUDA, oneDNN (LSTM) or a C++ loop (GRU) on the CPU.
+Torch's networks are cuDNN on CUDA; on the CPU an LSTM in float32 runs in oneDNN, and a GRU in a C++ loop. On x86 each
+case takes the faster one. On other processors, where torch's LSTM takes several times as long as on x86, the fused scan
+is used.
 """
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any, Literal
@@ -22,6 +25,10 @@ from mnemoscope.kernels.gated import gru_scan, lstm_scan, no_gated_scan
 _Parts = tuple[Tensor, ...]
 _Weights = dict[str, Tensor]
 _aten = torch.ops.aten
+X86 = ("x86_64", "AMD64")
+"""Names of the architecture on which the fused scans were compared with torch's networks."""
+GRU_OPERATIONS = {"train": 5e6, "run": 1.5e6}
+"""Operations in the product of a step above which torch's GRU takes less time, with and without a backward pass."""
 _CUDNN_MODE = {"lstm": 2, "gru": 3}
 _CUDNN_DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
@@ -37,13 +44,15 @@ def fused_gated_path(
     """Return the fast path of a cell whose weights have torch's names; `pack` turns its results into a state."""
     names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
     weights = {name: value for name in names if (value := getattr(cell, name, None)) is not None}
-    reason = _unusual(xs, state, weights)
+    reason = why_unusual(xs, *state, *weights.values())
+    if reason is None and ("bias_ih" in weights) != ("bias_hh" in weights):
+        reason = "torch's fused networks have both biases or none"
     if reason is not None:
         return NoFastPath(reason)
-    not_fused = _why_not_fused(xs, state, mask, weights)
+    not_fused = _why_not_fused(kind, xs, state, mask, weights)
     if not_fused is None:
         run = _lstm if kind == "lstm" else _gru
-        return FastPath(f"fused {kind}", lambda: pack(*run(weights, xs, state, mask)))
+        return FastPath(f"fused {kind} ({xs.device.type})", lambda: pack(*run(weights, xs, state, mask)))
     reason = _why_not_torch(xs, mask, weights)
     if reason is not None:
         return NoFastPath(f"{reason}, and {not_fused}")
@@ -52,23 +61,34 @@ def fused_gated_path(
     return FastPath(f"cuDNN {kind}", lambda: pack(*_on_cudnn(kind, weights, xs, state)))
 
 
-def _unusual(xs: Tensor, state: _Parts, weights: _Weights) -> str | None:
-    """Return the reason why no fast path takes these tensors, or None."""
+def why_unusual(xs: Tensor, *tensors: Tensor) -> str | None:
+    """Return the reason why no scan of gates takes these inputs with this state and these weights, or None."""
     if torch.is_autocast_enabled(xs.device.type):
-        return "under autocast torch's fused networks return another dtype than the loop"
-    if len({(tensor.dtype, tensor.device) for tensor in (xs, *state, *weights.values())}) > 1 or xs.dim() != 3:
+        return "under autocast fused networks return another dtype than the loop"
+    if len({(tensor.dtype, tensor.device) for tensor in (xs, *tensors)}) > 1 or xs.dim() != 3:
         return "inputs, state and weights differ in dtype or device, or are of unusual shapes"
-    if ("bias_ih" in weights) != ("bias_hh" in weights):
-        return "torch's fused networks have both biases or none"
     return None
 
 
-def _why_not_fused(xs: Tensor, state: _Parts, mask: Tensor | None, weights: _Weights) -> str | None:
-    if torch.compiler.is_compiling():
-        return "the fused scan of gates was not tried under torch.compile"
+def _why_not_fused(kind: str, xs: Tensor, state: _Parts, mask: Tensor | None, weights: _Weights) -> str | None:
+    if torch.compiler.is_compiling() and xs.device.type != "cpu":
+        return "the fused scan of gates was not tried under torch.compile on a GPU"
     if "weight_hr" in weights:
         return "the fused scan of gates has no projection"
+    if mask is None and not torch.compiler.is_compiling() and _torch_is_faster(kind, xs, weights):
+        return f"torch's {kind} takes less time at this size on this processor"
     return no_gated_scan(xs.device, xs.dtype, state[0].shape[1], xs.shape[1], mask is not None)
+
+
+def _torch_is_faster(kind: str, xs: Tensor, weights: _Weights) -> bool:
+    """Whether torch's network on the CPU takes less time than the fused scan."""
+    if xs.device.type != "cpu" or platform.machine() not in X86:
+        return False
+    if kind == "lstm":
+        onednn = torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled
+        return bool(onednn) and xs.dtype == torch.float32
+    train = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (xs, *weights.values()))
+    return 2 * xs.shape[1] * weights["weight_hh"].numel() > GRU_OPERATIONS["train" if train else "run"]
 
 
 def _why_not_torch(xs: Tensor, mask: Tensor | None, weights: _Weights) -> str | None:
@@ -91,7 +111,7 @@ def _why_not_torch(xs: Tensor, mask: Tensor | None, weights: _Weights) -> str | 
 def _lstm(weights: _Weights, xs: Tensor, state: _Parts, mask: Tensor | None) -> tuple[Tensor, _Parts]:
     bias = weights["bias_ih"] + weights["bias_hh"] if "bias_ih" in weights else None
     hs, c = lstm_scan(linear(xs, weights["weight_ih"], bias), *state, weights["weight_hh"], mask)
-    return hs, (hs[-1], c)
+    return hs, (hs[-1].clone(), c)
 
 
 def _gru(weights: _Weights, xs: Tensor, state: _Parts, mask: Tensor | None) -> tuple[Tensor, _Parts]:
@@ -102,7 +122,7 @@ def _gru(weights: _Weights, xs: Tensor, state: _Parts, mask: Tensor | None) -> t
     else:
         inner, bias = state[0].new_zeros(units), None
     hs = gru_scan(linear(xs, weights["weight_ih"], bias), state[0], weights["weight_hh"], inner, mask)
-    return hs, (hs[-1],)
+    return hs, (hs[-1].clone(),)
 
 
 def _on_cpu(kind: str, weights: _Weights, xs: Tensor, state: _Parts) -> tuple[Tensor, _Parts]:

@@ -9,8 +9,11 @@ from torch.nn.functional import linear
 from mnemoscope.base.array_types import Float
 from mnemoscope.base.validation import check_whole
 from mnemoscope.cells.cell import Cell, Step
-from mnemoscope.cells.nonlinearities import ModReLU
+from mnemoscope.cells.fast_path import FastPath, NoFastPath
+from mnemoscope.cells.fused_gated import why_unusual
+from mnemoscope.cells.nonlinearities import FusableNonlinearity, ModReLU
 from mnemoscope.connectivity import Connectivity, Exponential
+from mnemoscope.kernels.gated import gru_scan, no_gated_scan
 
 
 class GORU(Cell):
@@ -53,6 +56,25 @@ class GORU(Cell):
             return candidate + z * (h - candidate)
 
         return self._driven(xs), step
+
+    def fast_path(self, xs: Tensor, state: Tensor, mask: Tensor | None) -> FastPath | NoFastPath:
+        phi = self.phi.description() if isinstance(self.phi, FusableNonlinearity) else None
+        if phi is None:
+            return NoFastPath("its nonlinearity has no description in mnemoscope.kernels, so each step must call it")
+        reason = why_unusual(xs, state, *self.parameters())
+        if reason is None and xs.device.type != "cpu":
+            reason = "the fused scan of a GORU runs on the CPU only"
+        if reason is None:
+            reason = no_gated_scan(xs.device, xs.dtype, self.hidden_size, xs.shape[1], mask is not None)
+        if reason is not None:
+            return NoFastPath(reason)
+        return FastPath("fused goru (cpu)", lambda: self._fused(phi.name, xs, state, mask))
+
+    def _fused(self, phi: str, xs: Tensor, state: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        V = torch.cat([self.gates.weight, self.connectivity()])
+        unbiased, threshold = state.new_zeros(self.hidden_size), getattr(self.phi, "bias", None)
+        hs = gru_scan(self._driven(xs), state, V, unbiased, mask, phi, threshold)
+        return hs, hs[-1].clone()  # a copy: writing into the state must not change the outputs
 
     def _driven(self, xs: Tensor) -> Tensor:
         bias = torch.cat([self.gate_bias, self.gate_bias.new_zeros(self.hidden_size)])

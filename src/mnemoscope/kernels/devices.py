@@ -15,14 +15,16 @@ waiting (OMP_WAIT_POLICY=active), and from above 4e6 if they sleep."""
 
 
 @contextmanager
-def useful_threads(h: Tensor) -> Generator[None]:
+def useful_threads(h: Tensor, outputs: int | None = None) -> Generator[None]:
     """Use one thread if a step is too short to be shared: waking the others would take longer than the step.
 
+    A step multiplies `h` by a matrix with as many rows as `h` has units, or as many as there are `outputs`.
     torch stores the number per thread, so that work on other threads is not slowed. The products of the backward pass
     are included: two sleeping threads take twice as long for dV as one (N = 128, batch 10, 220 steps).
     """
     before = torch.get_num_threads()
-    few = h.device.type == "cpu" and before > 1 and 2 * h.numel() * h.shape[-1] < SHARED_FROM
+    operations = 2 * h.numel() * (h.shape[-1] if outputs is None else outputs)
+    few = h.device.type == "cpu" and before > 1 and operations < SHARED_FROM
     if few:
         torch.set_num_threads(1)
     try:

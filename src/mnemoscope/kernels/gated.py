@@ -1,13 +1,17 @@
-"""Scans of a small GRU or LSTM on a GPU as one operator (kernels: `triton_gated`).
+"""Scans of a GRU or LSTM as one operator: on the CPU (`gated_cpu`), and of few units on a GPU (`triton_gated`).
 
 On an H200, batches of 128 take 0.3 (GRU) to 0.8 (LSTM) of the time of cuDNN, which takes no mask, forward and backward
 together; the forward pass alone takes about as long (benchmarks/results/scans_cuda_few.md). The drive `us` holds the
 weighted inputs of all gates with their biases, in torch's order; `V` are the recurrent weights (gates, units). The
 state is held where the mask is False.
+
+On the CPU a backward pass that builds a graph runs a loop (`gated_loops`), so that second derivatives
+work, at the cost of the loop. On a GPU it raises an error.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,7 +19,10 @@ from torch import Tensor
 from torch.library import custom_op
 
 from mnemoscope.base.array_types import Bool, Float
-from mnemoscope.kernels.devices import no_triton, on_device
+from mnemoscope.kernels import gated_cpu
+from mnemoscope.kernels.activation import ACTIVATIONS
+from mnemoscope.kernels.devices import no_triton, on_device, useful_threads
+from mnemoscope.kernels.gated_loops import gru_loop, loop_gradients, lstm_loop
 
 MOST_UNITS = 64
 """Largest number of units for which the registers of a multiprocessor hold the matrices of all gates."""
@@ -28,6 +35,9 @@ WARPS = {16: 2, 32: 4, 64: 8}
 
 def no_gated_scan(device: torch.device, dtype: torch.dtype, units: int, batch: int, masked: bool) -> str | None:
     """Return the reason why a fused scan does not take these arguments, or None if it does."""
+    if device.type == "cpu":
+        known = dtype in (torch.float32, torch.float64)
+        return None if known else f"the fused scan of gates computes in float32 or float64 on the CPU, not in {dtype}"
     reason = no_triton("fused scan of gates", device)
     if reason is None and dtype != torch.float32:
         return f"the fused scan of gates computes in float32, not in {dtype}"
@@ -45,7 +55,12 @@ def lstm_scan(
     V: Float[Tensor, "gates units"],
     mask: Bool[Tensor, "time batch"] | None = None,
 ) -> tuple[Float[Tensor, "time batch units"], Float[Tensor, "batch units"]]:
-    """Return the outputs h of all steps and the last c."""
+    """Return the outputs h of all steps and the last c.
+
+    >>> hs, c = lstm_scan(torch.zeros(5, 2, 12), torch.zeros(2, 3), torch.ones(2, 3), torch.zeros(12, 3))
+    >>> c[0, 0].item()  # every gate is 1/2
+    0.03125
+    """
     hs, last, _, _ = _lstm(us, h0, c0, V, mask, _needs_gradient(us, h0, c0, V))
     return hs, last
 
@@ -56,13 +71,27 @@ def gru_scan(
     V: Float[Tensor, "gates units"],
     bias: Float[Tensor, " units"],
     mask: Bool[Tensor, "time batch"] | None = None,
+    activation: str = "tanh",
+    threshold: Float[Tensor, " units"] | None = None,
 ) -> Float[Tensor, "time batch units"]:
-    """Return the states of all steps; the `bias` is that of `V h` in the candidate, which the reset gate multiplies."""
-    return _gru(us, h0, V, bias, mask, _needs_gradient(us, h0, V, bias))[0]
+    """Return the states of all steps; the `bias` is that of `V h` in the candidate, which the reset gate multiplies.
+
+    On the CPU the `activation` of the candidate may be any of `ACTIVATIONS`; the `threshold` is the bias of modReLU.
+
+    >>> gru_scan(torch.zeros(3, 2, 12), torch.ones(2, 4), torch.zeros(12, 4), torch.zeros(4))[:, 0, 0].tolist()
+    [0.5, 0.25, 0.125]
+    """
+    save = _needs_gradient(us, h0, V, bias, *([] if threshold is None else [threshold]))
+    return _gru(us, h0, V, bias, activation, threshold, mask, save)[0]
 
 
 def _needs_gradient(*tensors: Tensor) -> bool:
     return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+
+
+def _on_cpu(x: Tensor) -> bool:
+    """Whether a scan of this tensor runs in torch's operations; tests replace it to interpret Triton's kernels."""
+    return x.device.type == "cpu"
 
 
 def _kernels() -> Any:
@@ -89,15 +118,17 @@ def _flags(mask: Tensor | None, other: Tensor) -> Tensor:
     return other if mask is None else mask.contiguous().view(torch.uint8)
 
 
-def _refuse_second_derivatives() -> None:
-    if torch.is_grad_enabled():
-        raise RuntimeError("The fused scan of gates has no second derivative; pass backend='loop' to scan.")
+def _refuse_second_derivatives(x: Tensor) -> None:
+    if not _on_cpu(x):
+        raise RuntimeError("The fused scan of gates has no second derivative on a GPU; pass backend='loop' to scan.")
 
 
 def _matrix_gradient(D: Tensor, h0: Tensor, hs: Tensor) -> Tensor:
     """Return the gradient of V from those of the sums and the states before each step."""
-    dV = D[0].mT @ h0  # separately, to avoid a copy of the states with h0
-    return dV + D[1:].flatten(0, 1).mT @ hs[:-1].flatten(0, 1)
+    # backward inside autocast must not round these products
+    with torch.autocast(D.device.type, enabled=False), useful_threads(h0, D.shape[-1]):
+        dV = D[0].mT @ h0  # separately, to avoid a copy of the states with h0
+        return dV + D[1:].flatten(0, 1).mT @ hs[:-1].flatten(0, 1)
 
 
 # --- LSTM -------------------------------------------------------------------------------------------------------------
@@ -110,6 +141,9 @@ def _matrix_gradient(D: Tensor, h0: Tensor, hs: Tensor) -> Tensor:
 )
 def _lstm(us: Tensor, h0: Tensor, c0: Tensor, V: Tensor, mask: Tensor | None, save: bool) -> tuple[Tensor, ...]:
     """Return h of all steps, the last c, c of all steps, and the gates if they are to be saved."""
+    if _on_cpu(us):
+        hs, cs, gates = gated_cpu.lstm_forward(us, h0, c0, V, mask, save)
+        return hs, cs[-1].clone(), cs, gates
     us, h0, c0, V = (x.contiguous() for x in (us, h0, c0, V))
     hs, cs = (us.new_empty(len(us), *h0.shape) for _ in range(2))
     gates = us.new_empty(us.shape if save else 0)
@@ -133,6 +167,8 @@ def _lstm_adjoint(
     g: Tensor, g_last: Tensor, c0: Tensor, cs: Tensor, gates: Tensor, V: Tensor, mask: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the gradients of the sums, of h0 and of c0."""
+    if _on_cpu(g):
+        return gated_cpu.lstm_adjoint(g, g_last, c0, cs, gates, V, mask)
     g, V, c0 = g.contiguous(), V.contiguous(), c0.contiguous()
     D, dh0, dc0 = torch.empty_like(gates), torch.zeros_like(c0), g_last.clone(memory_format=torch.contiguous_format)
     tensors = (g, c0, cs, gates, V, _flags(mask, g), D, dh0, dc0)
@@ -148,15 +184,17 @@ def _(
 
 
 def _save_lstm(ctx: Any, inputs: tuple, output: tuple) -> None:
-    _, h0, c0, V, mask, _ = inputs
+    us, h0, c0, V, mask, _ = inputs
     hs, _, cs, gates = output
     ctx.mark_non_differentiable(cs, gates)
-    ctx.save_for_backward(h0, c0, V, mask, hs, cs, gates)
+    ctx.save_for_backward(us if _on_cpu(us) else None, h0, c0, V, mask, hs, cs, gates)
 
 
 def _backward_lstm(ctx: Any, g: Tensor, g_last: Tensor, *_: Tensor) -> tuple:
-    _refuse_second_derivatives()
-    h0, c0, V, mask, hs, cs, gates = ctx.saved_tensors
+    us, h0, c0, V, mask, hs, cs, gates = ctx.saved_tensors
+    if torch.is_grad_enabled():
+        _refuse_second_derivatives(g)
+        return *loop_gradients(partial(lstm_loop, mask=mask), [us, h0, c0, V], (g, g_last)), None, None
     D, dh0, dc0 = _lstm_adjoint(g, g_last, c0, cs, gates, V, mask)
     return D, dh0, dc0, _matrix_gradient(D, h0, hs) if ctx.needs_input_grad[3] else None, None, None
 
@@ -170,10 +208,24 @@ _lstm.register_autograd(_backward_lstm, setup_context=_save_lstm)
 @custom_op(
     "mnemoscope::gru_scan",
     mutates_args=(),
-    schema="(Tensor us, Tensor h0, Tensor V, Tensor bias, Tensor? mask, bool save) -> (Tensor, Tensor)",
+    schema="(Tensor us, Tensor h0, Tensor V, Tensor bias, str activation, Tensor? threshold, Tensor? mask, bool save) "
+    "-> (Tensor, Tensor)",
 )
-def _gru(us: Tensor, h0: Tensor, V: Tensor, bias: Tensor, mask: Tensor | None, save: bool) -> tuple[Tensor, Tensor]:
+def _gru(
+    us: Tensor,
+    h0: Tensor,
+    V: Tensor,
+    bias: Tensor,
+    activation: str,
+    threshold: Tensor | None,
+    mask: Tensor | None,
+    save: bool,
+) -> tuple[Tensor, Tensor]:
     """Return the states, and the gates if they are to be saved."""
+    if _on_cpu(us):
+        return gated_cpu.gru_forward(us, h0, V, bias, activation, threshold, mask, save)
+    if activation != "tanh":
+        raise ValueError(f"On a GPU the candidate of a fused GRU is a tanh, but activation is {activation!r}.")
     us, h0, V, bias = (x.contiguous() for x in (us, h0, V, bias))
     hs = us.new_empty(len(us), *h0.shape)
     gates = us.new_empty((*hs.shape[:2], 4 * hs.shape[2]) if save else 0)
@@ -182,7 +234,16 @@ def _gru(us: Tensor, h0: Tensor, V: Tensor, bias: Tensor, mask: Tensor | None, s
 
 
 @_gru.register_fake
-def _(us: Tensor, h0: Tensor, V: Tensor, bias: Tensor, mask: Tensor | None, save: bool) -> tuple[Tensor, Tensor]:
+def _(
+    us: Tensor,
+    h0: Tensor,
+    V: Tensor,
+    bias: Tensor,
+    activation: str,
+    threshold: Tensor | None,
+    mask: Tensor | None,
+    save: bool,
+) -> tuple[Tensor, Tensor]:
     states = us.new_empty(len(us), *h0.shape)
     return states, us.new_empty((*states.shape[:2], 4 * states.shape[2]) if save else 0)
 
@@ -190,12 +251,22 @@ def _(us: Tensor, h0: Tensor, V: Tensor, bias: Tensor, mask: Tensor | None, save
 @custom_op(
     "mnemoscope::gru_scan_adjoint",
     mutates_args=(),
-    schema="(Tensor g, Tensor h0, Tensor hs, Tensor gates, Tensor V, Tensor? mask) -> (Tensor, Tensor)",
+    schema="(Tensor g, Tensor h0, Tensor hs, Tensor gates, Tensor V, str activation, Tensor? threshold, Tensor? mask) "
+    "-> (Tensor, Tensor)",
 )
 def _gru_adjoint(
-    g: Tensor, h0: Tensor, hs: Tensor, gates: Tensor, V: Tensor, mask: Tensor | None
+    g: Tensor,
+    h0: Tensor,
+    hs: Tensor,
+    gates: Tensor,
+    V: Tensor,
+    activation: str,
+    threshold: Tensor | None,
+    mask: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
-    """Return the gradients of the sums of r, z and n and of `V h + bias` in the candidate, and that of h0."""
+    """Return the gradients of `V h + bias` in the candidate and of the sums of r, z and n, and that of h0."""
+    if _on_cpu(g):
+        return gated_cpu.gru_adjoint(g, h0, hs, gates, V, activation, threshold, mask)
     g, h0, V = g.contiguous(), h0.contiguous(), V.contiguous()
     D, dh0 = torch.empty_like(gates), torch.zeros_like(h0)
     _launch(_kernels().gru_adjoint, (g, h0, hs, gates, V, _flags(mask, g), D, dh0), h0, len(g), mask)
@@ -203,24 +274,39 @@ def _gru_adjoint(
 
 
 @_gru_adjoint.register_fake
-def _(g: Tensor, h0: Tensor, hs: Tensor, gates: Tensor, V: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+def _(
+    g: Tensor,
+    h0: Tensor,
+    hs: Tensor,
+    gates: Tensor,
+    V: Tensor,
+    activation: str,
+    threshold: Tensor | None,
+    mask: Tensor | None,
+) -> tuple[Tensor, Tensor]:
     return torch.empty_like(gates), torch.empty_like(h0)
 
 
 def _save_gru(ctx: Any, inputs: tuple, output: tuple) -> None:
-    _, h0, V, _, mask, _ = inputs
+    us, h0, V, bias, ctx.activation, threshold, mask, _ = inputs
     ctx.mark_non_differentiable(output[1])
-    ctx.save_for_backward(h0, V, mask, *output)
+    ctx.save_for_backward(us if _on_cpu(us) else None, h0, V, bias, threshold, mask, *output)
 
 
 def _backward_gru(ctx: Any, g: Tensor, _: Tensor) -> tuple:
-    _refuse_second_derivatives()
-    h0, V, mask, hs, gates = ctx.saved_tensors
-    D, dh0 = _gru_adjoint(g, h0, hs, gates, V, mask)
-    units = h0.shape[1]
-    of_products = torch.cat([D[..., : 2 * units], D[..., 3 * units :]], -1)
-    dV = _matrix_gradient(of_products, h0, hs) if ctx.needs_input_grad[2] else None
-    return D[..., : 3 * units], dh0, dV, D[..., 3 * units :].sum((0, 1)), None, None
+    us, h0, V, bias, threshold, mask, hs, gates = ctx.saved_tensors
+    if torch.is_grad_enabled():
+        _refuse_second_derivatives(g)
+        loop = partial(gru_loop, activation=ctx.activation, mask=mask)
+        *found, dthreshold = loop_gradients(loop, [us, h0, V, bias, threshold], (g,))
+        return *found, None, dthreshold, None, None
+    D, dh0 = _gru_adjoint(g, h0, hs, gates, V, ctx.activation, threshold, mask)
+    units, dV, dthreshold = h0.shape[1], None, None
+    if ctx.needs_input_grad[2]:
+        dV = _matrix_gradient(D[..., : 3 * units], h0, hs).roll(-units, 0)  # D has the candidate first, V has it last
+    if threshold is not None:
+        dthreshold = ACTIVATIONS[ctx.activation].bias_gradient(D[..., 3 * units :], gates[..., 3 * units :])
+    return D[..., units:], dh0, dV, D[..., :units].sum((0, 1)), None, dthreshold, None, None
 
 
 _gru.register_autograd(_backward_gru, setup_context=_save_gru)

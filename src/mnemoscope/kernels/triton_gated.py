@@ -299,7 +299,7 @@ def gru_adjoint(
     LAYOUT: tl.constexpr,
     MASKED: tl.constexpr,
 ):
-    """Compute `D` (time, batch, 4 units), the gradients at the sums of r, z and n and at v, and `dh0`."""
+    """Compute `D` (time, batch, 4 units), the gradients at v and at the sums of r, z and n, and `dh0`."""
     square = units * units
     W_r = load_matrix(V, units, units, 1, 0, COLUMNS, COLUMNS, LAYOUT)
     W_z = load_matrix(V + square, units, units, 1, 0, COLUMNS, COLUMNS, LAYOUT)
@@ -354,7 +354,7 @@ def gru_adjoint(
             goes = goes1
             goes1 = gl.load(mask, mask=t + 2 < time, other=0)
             mask -= batch
-        _store(D, units, inside, d_r, d_z, d_n, d_v)
+        _store(D, units, inside, d_v, d_r, d_z, d_n)
         D -= 4 * stride
         shared.index(0).store(d_r)
         shared.index(1).store(d_z)
