@@ -10,6 +10,7 @@ from mnemoscope.cells.affine.layer import AffineLayer as AffineLayer
 from mnemoscope.cells.affine_reading import affine_layers as affine_layers
 from mnemoscope.cells.block import Block as Block
 from mnemoscope.cells.cell import Cell as Cell
+from mnemoscope.cells.diagonal import DiagonalGRU as DiagonalGRU, DiagonalLSTM as DiagonalLSTM
 from mnemoscope.cells.echo_state import EchoState as EchoState
 from mnemoscope.cells.elman import Elman as Elman
 from mnemoscope.cells.episodic import EpisodicMemory as EpisodicMemory, EpisodicState as EpisodicState
@@ -23,6 +24,7 @@ from mnemoscope.cells.leaky_rnn import LeakyRNN as LeakyRNN
 from mnemoscope.cells.lstm import LSTM as LSTM, HDetach as HDetach, LSTMState as LSTMState
 from mnemoscope.cells.model import Model as Model
 from mnemoscope.cells.network_files import load_network as load_network
+from mnemoscope.cells.newton import Newton as Newton
 from mnemoscope.cells.nonlinearities import Nonlinearity as Nonlinearity
 from mnemoscope.cells.recording import Cache as Cache, patch as patch, run_with_cache as run_with_cache
 from mnemoscope.cells.reservoirs import Reservoirs as Reservoirs

@@ -37,6 +37,7 @@ class Cell(nn.Module):
     - `output`: the features that a readout sees (default: the state); a cell whose outputs depend on the input of the
       step too sets `reads_input` and defines `output_at` and `output_features` instead;
     - `jacobian`: the Jacobian in closed form (default: none; `torch.func` is used);
+    - `unit_jacobian`: the Jacobian of each unit, if units do not see one another (default: they do);
     - `bounds`: a box that the step maps into itself (default: not known);
     - `enclose`: ranges of the step and its Jacobian over boxes, for proofs (default: not known);
     - `fast_path`: an operation on whole sequences that computes the same as the loop of steps (default: none);
@@ -56,6 +57,11 @@ class Cell(nn.Module):
     @property
     def grows(self) -> bool:
         """Whether the state grows from step to step, as a list of past states does; such a cell has no fixed points."""
+        return False
+
+    @property
+    def cuts_gradients(self) -> bool:
+        """Whether gradients are now not those of the values, as h-detach cuts them while it learns."""
         return False
 
     @property
@@ -139,6 +145,15 @@ class Cell(nn.Module):
 
     def jacobian(self, x: Float[Tensor, "batch ..."], state: State) -> Float[Tensor, "batch size size"] | None:
         """Return d flat(state') / d flat(state) as a new tensor, or None if there is no closed form."""
+        return None
+
+    def unit_jacobian(self, u: Tensor, state: State) -> Float[Tensor, "batch units parts parts"] | None:
+        """Return the Jacobian of each unit, or None if units see one another.
+
+        A cell that defines this declares that a unit of the next state depends on the same unit of the state alone.
+        Each tensor of its state is (batch, units), and the parts are these tensors, in order. `u` is the projected
+        input that `prepare` returns.
+        """
         return None
 
     def bounds(self, low: Float[Tensor, " ..."], high: Float[Tensor, " ..."]) -> Box | None:

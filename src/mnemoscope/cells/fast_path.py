@@ -17,7 +17,8 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_
 """Attributes of a module that hold its hooks."""
 _STEPS = ("forward", "prepare", "output", "output_at", "_step", "_gates", "advance", "parts", "finish")
 """Methods of a cell that make up its step."""
-_HARMLESS = {"initial_state", "state_names", "jacobian", "bounds", "intermediates", "frozen", "extra_repr", "fast_path"}
+_HARMLESS = {"initial_state", "state_names", "jacobian", "unit_jacobian", "bounds", "intermediates", "frozen"}
+_HARMLESS |= {"cuts_gradients", "extra_repr", "fast_path"}
 """Methods of a cell that do not change what a fast path must compute."""
 
 

@@ -150,6 +150,10 @@ class HDetach(LSTM):
     def extra_repr(self) -> str:
         return f"p={self.p}"
 
+    @property
+    def cuts_gradients(self) -> bool:
+        return self.training
+
     def prepare(self, xs: Float[Tensor, " ..."]) -> tuple[Tensor, Step]:
         us, step = super().prepare(xs)
         return us, self._random_step if self.training else step

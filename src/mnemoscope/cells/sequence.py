@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, replace
 from math import ceil, sqrt
 from typing import Any, Literal, TypedDict, Unpack, overload
@@ -15,11 +16,13 @@ from mnemoscope.base.array_types import Bool, Num
 from mnemoscope.cells.adapters import FunctionCell, Network, as_cell
 from mnemoscope.cells.cell import Cell, check_input, check_mask, check_state
 from mnemoscope.cells.fast_path import FastPath, NoFastPath, why_no_fast_path
+from mnemoscope.cells.flat_steps import why_not_flat
 from mnemoscope.cells.inputs import Lengths, read_inputs
-from mnemoscope.cells.state import State, map_state
+from mnemoscope.cells.newton import Newton, Outcome, run_newton
+from mnemoscope.cells.state import State, leaves, map_state
 from mnemoscope.cells.unrolled import hold_outputs, run_loop
 
-Backend = Literal["auto", "loop", "fused"]
+Backend = Literal["auto", "loop", "fused", "newton"] | Newton
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,8 @@ class Route:
     """The name of the fast path, or the reason for the loop."""
     chunks: int = 1
     """Number of pieces of the sequence, each recomputed in the backward pass."""
+    iterations: int | None = None
+    """Iterations of Newton's method, also if it did not converge; None if it was not tried."""
 
     def __str__(self) -> str:
         pieces = f", in {self.chunks} chunks that the backward pass recomputes" if self.chunks > 1 else ""
@@ -111,7 +116,10 @@ def scan(
             |z| for gradients through complex modReLU with a positive bias b). The loop is used under `torch.func`,
             forward-mode differentiation and hooks. Second derivatives work as in the loop, except through cuDNN and
             fused attention or tapes, which raise an error. As with torch.nn, outputs must not be changed in place
-            before the backward pass.
+            before the backward pass. "newton", or `Newton` with its options, solves for all states at once, in
+            parallel over time; it pays for long sequences on a GPU if the network forgets its initial state. The
+            states solve the equations of the network within `Newton.tolerance`. If the iteration does not converge,
+            `scan` warns and runs the sequence as by "auto". A step must treat the members of a batch alike.
         checkpoint: for very long sequences, keep only the states between chunks of this many steps ("sqrt": the square
             root of time) and recompute each chunk in the backward pass. Memory then holds the steps of one chunk and
             one state per chunk, at the cost of a second forward pass. Each chunk forms the recurrent matrix again. It
@@ -149,6 +157,10 @@ def _run(cell: Cell, xs: Tensor, state: State, mask: Tensor | None, backend: Bac
     xs = without_masked(xs, mask)
     if backend == "loop":
         return *run_loop(cell, xs, state, mask), Route(False, "it was asked for")
+    if backend == "newton":
+        backend = Newton()
+    if isinstance(backend, Newton):
+        return _run_in_parallel(cell, xs, state, mask, backend)
     reason = why_no_fast_path(cell)
     path = cell.fast_path(xs, state, mask) if reason is None else NoFastPath(reason)
     if isinstance(path, FastPath):
@@ -156,6 +168,33 @@ def _run(cell: Cell, xs: Tensor, state: State, mask: Tensor | None, backend: Bac
     if backend == "fused":
         raise ValueError(f"There is no fast path for this {type(cell).__name__}: {path.reason}. Use backend='auto'.")
     return *run_loop(cell, xs, state, mask), Route(False, path.reason)
+
+
+def _run_in_parallel(
+    cell: Cell, xs: Tensor, state: State, mask: Tensor | None, options: Newton
+) -> tuple[Tensor, State, Route]:
+    """Run Newton's method, and the steps in order if it does not converge."""
+    reason = why_no_fast_path(cell) or why_not_flat(cell, state)
+    if torch.compiler.is_compiling():
+        reason = "the number of iterations depends on values, which torch.compile does not know"
+    if reason is not None:
+        raise ValueError(f"Newton's method cannot run this {type(cell).__name__}: {reason}. Use backend='auto'.")
+    result, outcome = run_newton(cell, xs, state, mask, options)
+    if result is not None:
+        name = f"parallel Newton, {outcome.iterations} iterations, residual {outcome.residual:.1e}"
+        return *result, Route(True, name, iterations=outcome.iterations)
+    warnings.warn(_not_converged(outcome, options.tolerance_in(leaves(state)[0].dtype), len(xs)), stacklevel=4)
+    outputs, last, route = _run(cell, xs, state, mask, "auto")
+    why = f"{route.why}, as Newton's method did not converge"
+    return outputs, last, replace(route, why=why, iterations=outcome.iterations)
+
+
+def _not_converged(outcome: Outcome, tolerance: float, time: int) -> str:
+    return (
+        f"Newton's method did not converge in {outcome.iterations} iterations: {outcome.solved} of {time} steps are "
+        f"solved, and the residual is {outcome.residual:.1e}, above the tolerance of {tolerance:.1e}. The sequence is "
+        f"run step by step instead. Pass Newton(iterations=..., damping=...) to try longer, or backend='auto'."
+    )
 
 
 def _run_in_chunks(
@@ -182,9 +221,9 @@ def _run_in_chunks(
     return torch.cat(kept), state, replace(routes[0], chunks=len(pieces))
 
 
-def _check_options(backend: str, checkpoint: str | int | None, outputs: str) -> None:
-    if backend not in ("auto", "loop", "fused"):
-        raise ValueError(f"backend must be 'auto', 'loop' or 'fused', but is {backend!r}.")
+def _check_options(backend: Any, checkpoint: str | int | None, outputs: str) -> None:
+    if not isinstance(backend, Newton) and backend not in ("auto", "loop", "fused", "newton"):
+        raise ValueError(f"backend must be 'auto', 'loop', 'fused', 'newton' or a Newton(...), but is {backend!r}.")
     if outputs not in ("all", "last"):
         raise ValueError(f"outputs must be 'all' or 'last', but is {outputs!r}.")
     number = isinstance(checkpoint, int) and not isinstance(checkpoint, bool) and checkpoint >= 1

@@ -12,6 +12,7 @@ from torch import Tensor
 from mnemoscope.base.array_types import Bool, Float
 from mnemoscope.cells import FunctionCell, Layout, Network, State, as_cell
 from mnemoscope.cells.cell import Step
+from mnemoscope.cells.jacobians import batched_jacobian
 from mnemoscope.cells.unrolled import prepared_steps
 
 Product = Callable[[Tensor], Tensor]
@@ -112,10 +113,7 @@ class Dynamics:
         self, states: Float[Tensor, "batch size"], inputs: Float[Tensor, "batch ..."] | None = None
     ) -> Float[Tensor, "batch size size"]:
         """Return dF/dx by `torch.func`, with one pull-back per coordinate for the whole batch."""
-        pull_back = torch.func.vjp(self if inputs is None else lambda x: self.driven(inputs, x), states)[1]
-        basis = torch.eye(self.size, dtype=states.dtype, device=states.device)
-        rows = torch.func.vmap(lambda row: pull_back(row.expand_as(states))[0])(basis)
-        return rows.transpose(0, 1).contiguous()  # not an expanded view, which could not be written to
+        return batched_jacobian(self if inputs is None else lambda x: self.driven(inputs, x), states)
 
     def driven(self, inputs: Float[Tensor, "batch ..."], states: Float[Tensor, "batch size"]) -> Tensor:
         """Return F with an input for each state."""

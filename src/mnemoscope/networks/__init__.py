@@ -21,6 +21,8 @@ from mnemoscope.networks.attentive import (
 from mnemoscope.networks.cell_classes import (
     deltanet as deltanet,
     deltaproduct as deltaproduct,
+    diagonal_gru as diagonal_gru,
+    diagonal_lstm as diagonal_lstm,
     echo_state as echo_state,
     elman as elman,
     gated_deltanet as gated_deltanet,

@@ -1,6 +1,6 @@
 """Named networks whose factory is the cell class itself, under the name that the registry gives it."""
 
-from mnemoscope.cells import GRU, LSTM, SLSTM, EchoState, Elman, HDetach, LeakyRNN
+from mnemoscope.cells import GRU, LSTM, SLSTM, DiagonalGRU, DiagonalLSTM, EchoState, Elman, HDetach, LeakyRNN
 from mnemoscope.cells.affine import (
     GLA,
     HGRN2,
@@ -29,6 +29,10 @@ lstm = LSTM
 """Long short-term memory (Hochreiter & Schmidhuber 1997)."""
 h_detach = HDetach
 """LSTM whose gradient through h is cut at random steps (Kanuparthi et al. 2019)."""
+diagonal_gru = DiagonalGRU
+"""GRU whose recurrent matrices are diagonal (Danieli et al. 2026)."""
+diagonal_lstm = DiagonalLSTM
+"""LSTM whose recurrent matrices are diagonal, with coupled gates and peepholes (Danieli et al. 2026)."""
 echo_state = EchoState
 """Fixed random reservoir with a learned readout (Jaeger et al. 2007; Sussillo & Abbott 2009)."""
 leaky_rnn = LeakyRNN

@@ -15,6 +15,10 @@ lstm | long short-term memory, torch.nn.LSTM's form
     Hochreiter & Schmidhuber 1997 | mnemoscope.cells:LSTM | hochreiter1997
 h-detach | LSTM whose gradient skips h at a random half of the steps
     Kanuparthi et al. 2019 | mnemoscope.cells:HDetach | kanuparthi2019 hochreiter1997
+diagonal-gru | GRU whose units do not see one another; runs in parallel over time by Newton's method
+    Danieli et al. 2026 | mnemoscope.cells:DiagonalGRU | danieli2026 cho2014
+diagonal-lstm | LSTM whose units do not see one another, with coupled gates and peepholes; runs in parallel over time
+    Danieli et al. 2026 | mnemoscope.cells:DiagonalLSTM | danieli2026 hochreiter1997
 rnn | Elman cell with modReLU; unconstrained matrix, initialised from a normal distribution
     Kerg 2022, A.1 | mnemoscope.networks.recurrent:rnn | elman1990 kerg2019 kerg2022thesis
 irnn | Elman cell with ReLU; unconstrained matrix, initialised to the identity
