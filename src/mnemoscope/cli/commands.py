@@ -140,8 +140,9 @@ class RunStudy:
     """Name of the study; `mnemoscope studies` lists them."""
     preset: str = "cpu"
     """Size of the study. smoke takes seconds; cpu takes minutes on two cores; paper comes as close to the publication
-    as possible, often on a GPU. Some studies have more presets, such as published, the exact published recipe; the
-    error about an unknown name lists all of them."""
+    as possible, often on a GPU. Some studies have other presets, such as published, the exact published recipe, or
+    reduced, a smaller one where the published one exceeds our means; the error about an unknown name lists all of
+    them."""
     seeds: tuple[int, ...] = ()
     """Seeds to run instead of those of the preset."""
     resume: bool = False

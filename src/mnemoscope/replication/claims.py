@@ -216,7 +216,7 @@ class Row:
     """Settings of the training that differ from the published ones; empty if none does, or nothing was trained."""
     reduced: str = ""
     """Name of the reduced recipe by which the networks were trained, and what it reduces; empty if it is not reduced.
-    Verdicts by reduced recipes form a class of their own."""
+    Verdicts by reduced recipes are counted apart."""
 
     @property
     def verdict(self) -> Verdict:

@@ -56,7 +56,7 @@ def run_study(
 
     Args:
         name: a study of `registry.studies`.
-        preset: "smoke", "cpu" or "paper".
+        preset: name of a preset of the study, such as "smoke", "cpu" or "paper", or "reduced" and "published".
         seeds: seeds to run instead of the preset's.
         root: the study lives in `<root>/studies/<name>/<preset>`, a folder per trial.
         resume: keep the finished trials and run the rest; without it, a folder with trials is refused.

@@ -189,7 +189,7 @@ class Scoreboard:
         return [item for item, other in zip(self.items, apart, strict=True) if not other]
 
     def reduced(self) -> list[Item]:
-        """Return the published claims that were tested by a reduced recipe, whose verdicts are a class of their own."""
+        """Return the published claims that were tested by a reduced recipe, which are counted apart."""
         return [item for item in self.items if item.work != THIS_PROJECT and item.reduced]
 
     def by_construction(self) -> list[Item]:

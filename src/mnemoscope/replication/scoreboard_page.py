@@ -41,6 +41,14 @@ _ABOUT = {
     "renanse2021": "Memory capacity of recurrent networks with matrix representation, and their tapes.",
     "jang": "Recurrent neural networks as dynamical systems: flip-flops, and how their memories emerge.",
     "mante2013": "Context-dependent decisions: evidence is selected and integrated by one dynamical process.",
+    "grazzi2025": "State tracking by linear recurrences needs negative eigenvalues.",
+    "siems2025": "State tracking by products of reflections.",
+    "yang2024delta": "DeltaNet on small tasks of recall, copying and memorising.",
+    "peng2025": "RWKV-7 on the same tasks.",
+    "lin_attn_bench": "An independent measurement of the same tasks, in the repository lin-attn-bench.",
+    "arora2024": "Recall of many values, and how wide a network it takes.",
+    "jelassi2024": "Copying: attention against states of fixed size.",
+    "gu2024": "Selective state-space models: copying among noise, and induction heads.",
     THIS_PROJECT: "Not published: claims that the studies derive, and test together with the published ones.",
 }
 _NAMES = {

@@ -40,7 +40,10 @@ class Trial:
 
 @dataclass(frozen=True)
 class Preset:
-    """A size in which a study can be run: `smoke` (seconds, part of the tests), `cpu`, `paper`."""
+    """A size in which a study can be run: `smoke` (seconds, part of the tests), `cpu`, `paper`.
+
+    A study whose published training exceeds our means has `reduced` and `published` instead (`ReducedStudy`).
+    """
 
     summary: str
     settings: Mapping[str, Any]
