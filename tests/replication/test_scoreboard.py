@@ -119,6 +119,7 @@ def test_every_claim_is_counted_once(board):
     assert sum(len(board.claims_of(work)) for work in board.works()) == len(board.items)
     found = counts(board.published())
     apart = len(board.claims_of(THIS_PROJECT)) + len(board.by_construction()) + len(board.reduced())
+    apart += len(board.without_result())
     assert sum(found.values()) == len(board.items) - apart
     assert all(item.obstacle for item in board.published() if item.verdict is Verdict.NOT_COMPARED)
     assert f"Of {len(board.published())} published" in board.summary()
@@ -172,10 +173,18 @@ def test_claims_without_a_measurement_are_not_run_or_not_compared():
     assert {item.verdict for item in by_quantity.values()} == {"not run"}
     run = make_scoreboard([results_of("cpu", row("elman", "matches"))])
     by_quantity = {item.lines[0].quantity: item for item in run.items if item.study == STUDY.name}
-    line = by_quantity["minutes for 20 points"].lines[0]
-    assert (line.verdict, line.judgement.reason, line.results) == ("not compared", Obstacle.NO_NUMBER, None)
     line = by_quantity["fixed points"].lines[0]
     assert (line.verdict, line.command) == ("not run", "mnemoscope study flipflop-cube --preset paper")
+
+
+def test_a_claim_that_states_no_result_has_a_reason_and_is_counted_apart(board):
+    ideas = board.without_result()
+    assert ideas
+    for item in ideas:
+        assert item.claim.reason, item.claim.name
+        assert (item.verdict, item.obstacle) == (Verdict.NOT_COMPARED, Obstacle.NO_RESULT)
+        assert not item.published
+    assert not any(item.obstacle is Obstacle.NO_RESULT for item in board.published())
 
 
 def test_a_claim_that_was_not_run_has_the_device_time_of_the_run_list():

@@ -164,7 +164,7 @@ def test_a_row_has_the_reason_why_it_differs_or_is_not_compared():
     assert claim.compare("a: points", [8], "8").judgement.reason == ""
     assert claim.compare("a: points", [9], "9").judgement.reason == "a misprint"
     assert claim.compare("a: points", [], "none").judgement.reason == "nothing was measured"
-    assert "nothing measurable" in replace(claim, agreement=None).compare("a: points", [8], "8").judgement.reason
+    assert "states no result" in replace(claim, agreement=None).compare("a: points", [8], "8").judgement.reason
     other = claim.not_compared("a: points", "8", "2 seeds", Obstacle.OTHER_CONDITIONS)
     assert (other.verdict, other.remark, other.judgement.reason) == (
         "not compared",

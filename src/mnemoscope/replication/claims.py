@@ -72,7 +72,8 @@ class Claim:
     """Published number or statement."""
     source: Source
     agreement: Agreement | None = None
-    """Measured values that match the claim; None: the source states nothing measurable."""
+    """Measured values that match the claim. None: the source states no result here that a measurement could decide, but
+    proposes an idea, reports other works, or shows a picture without a statement. Such claims are counted apart."""
     better: Literal["higher", "lower"] | None = None
     """Side of the published value that is better; None: neither."""
     reason: str = ""
@@ -116,7 +117,7 @@ class Claim:
 
         """
         if self.agreement is None:
-            return not_compared(Obstacle.NO_NUMBER)
+            return not_compared(Obstacle.NO_RESULT)
         if not measured and not diverged:
             return not_compared(Obstacle.NOT_MEASURED)
         stable = [value for value in measured if isfinite(value)]
@@ -161,15 +162,16 @@ class Claim:
         """Return the judgement, unless networks that only guess would get the same one.
 
         A guess in the range of agreement says nothing, unless our network is a learner and the published one guessed
-        too. Nor does a difference between two networks that have both learned little.
+        too. Nor does a difference between two networks that have both learned little, if ours may be a guess.
         """
         if self.chance is None or self.agreement is None or not measured:
             return judgement
         published = self.agreement.low if self.agreement.published is None else self.agreement.published
+        low, high = mean_interval(measured)
+        if not low <= self.chance <= high:
+            return judgement
         if judgement.verdict in AGREEING and self.chance in self.agreement:
-            low, high = mean_interval(measured)
-            guessed = low <= self.chance <= high
-            if guessed and not (learner and abs(published - self.chance) <= NOT_LEARNED):
+            if not (learner and abs(published - self.chance) <= NOT_LEARNED):
                 return not_compared(Obstacle.CHANCE, f"a guess, {self.chance:.3g}, is in the range {self.agreement}")
         elif judgement.verdict in (Verdict.BETTER, *APART) and max(published, mean(measured)) < self.chance + LEARNED:
             return not_compared(Obstacle.CHANCE, f"neither is much above chance, {self.chance:.3g}")

@@ -33,7 +33,7 @@ BODIES_OF_WORK = ("karuvally2023", "karuvally2023notebook", "energy_notes", "ker
 THIS_PROJECT = "mnemoscope"
 """Work of claims that were not published: a study has derived them, and tests them together with the others."""
 OF_CONDITIONS = (
-    Obstacle.NO_NUMBER,
+    Obstacle.NO_RESULT,
     Obstacle.OTHER_CONDITIONS,
     Obstacle.SHORTER_TRAINING,
     Obstacle.NOT_MEASURED,
@@ -130,6 +130,12 @@ class Item:
         return self.claim.source.work
 
     @property
+    def published(self) -> bool:
+        """Whether the claim is published, and none of the kinds that are counted apart."""
+        apart = self.reduced or self.claim.by_construction or self.claim.agreement is None
+        return self.work != THIS_PROJECT and not apart
+
+    @property
     def cause_unknown(self) -> bool:
         """Whether a measurement does not match and nobody knows why."""
         return any(UNKNOWN in line.judgement.reason for line in self.lines)
@@ -184,9 +190,8 @@ class Scoreboard:
         return [item for item in self.items if item.work == work]
 
     def published(self) -> list[Item]:
-        """Return all claims but those of this project, those true by construction, and those of `reduced`."""
-        apart = (item.work == THIS_PROJECT or item.claim.by_construction or item.reduced for item in self.items)
-        return [item for item, other in zip(self.items, apart, strict=True) if not other]
+        """Return all claims but those of this project, and those that are counted apart."""
+        return [item for item in self.items if item.published]
 
     def reduced(self) -> list[Item]:
         """Return the published claims that were tested by a reduced recipe, which are counted apart."""
@@ -195,6 +200,10 @@ class Scoreboard:
     def by_construction(self) -> list[Item]:
         """Return the published claims that hold by construction: numbers of parameters, proven bounds."""
         return [item for item in self.items if item.work != THIS_PROJECT and item.claim.by_construction]
+
+    def without_result(self) -> list[Item]:
+        """Return the published ideas, reports of other works and pictures, which state no result."""
+        return [item for item in self.items if item.work != THIS_PROJECT and item.claim.agreement is None]
 
     def headline(self) -> str:
         """Count the published claims by verdict, cause and obstacle, and those by a reduced recipe, in sentences."""
@@ -236,12 +245,14 @@ class Scoreboard:
         )
 
     def summary(self) -> str:
-        """Return the headline, and the counts of claims that are true by construction."""
+        """Return the headline, and the counts of claims that are true by construction or state no result."""
         apart = self.by_construction()
         held = counts(apart)[Verdict.MATCHES]
         return (
             f"{self.headline()} {len(apart)} more are true by construction, such as numbers of "
-            f"parameters and proven bounds; {held} of them match."
+            f"parameters and proven bounds; {held} of them match. {len(self.without_result())} more state no result "
+            "that a measurement could decide: ideas for later work, reports of other works, and pictures without a "
+            "statement."
         )
 
     def as_json(self) -> dict[str, Any]:
@@ -334,7 +345,7 @@ def _line(claim: Claim, results: PresetResults, row: Row, planned: PlannedRun | 
         judgement = not_compared(Obstacle.OTHER_CONDITIONS, "smoke only shows that the code runs")
     elif not judgement.reason and judgement.verdict in APART:
         judgement = replace(judgement, reason=UNKNOWN)
-    elif judgement.obstacle is Obstacle.SHORTER_TRAINING and planned is not None:
+    elif judgement.obstacle in (Obstacle.SHORTER_TRAINING, Obstacle.OTHER_CONDITIONS) and planned is not None:
         judgement = replace(judgement, reason=f"{judgement.reason}; planned, {_device_time(planned)}")
     return Line(row.quantity, claim, row.ours, judgement, results, row)
 
@@ -343,7 +354,7 @@ def _without_measurement(
     study: Study, claim: Claim, results: Sequence[PresetResults], planned: PlannedRun | None
 ) -> Line:
     if results and claim.agreement is None:
-        return Line(claim.name, claim, "", not_compared(Obstacle.NO_NUMBER, claim.reason), None)
+        return Line(claim.name, claim, "", not_compared(Obstacle.NO_RESULT, claim.reason), None)
     reason = claim.out_of_reach if planned is None else _device_time(planned)
     return Line(claim.name, claim, "", Judgement(Verdict.NOT_RUN, reason), None, study=study, planned=planned)
 

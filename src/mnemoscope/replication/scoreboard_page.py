@@ -117,12 +117,9 @@ def write_summary(path: str | Path, board: Scoreboard) -> Path:
 def _by_work(board: Scoreboard) -> list[list[str]]:
     """Return a row for each work and one for all published claims."""
     groups = {heading(work): board.claims_of(work) for work in board.works() if work != THIS_PROJECT}
-    groups = {
-        name: [item for item in items if not (item.claim.by_construction or item.reduced)]
-        for name, items in groups.items()
-    }
+    groups = {name: [item for item in items if item.published] for name, items in groups.items()}
     groups |= {"all published": board.published(), "by a reduced recipe": board.reduced()}
-    groups["true by construction"] = board.by_construction()
+    groups |= {"true by construction": board.by_construction(), "without a result": board.without_result()}
     groups[heading(THIS_PROJECT)] = board.claims_of(THIS_PROJECT)
     return [
         [name, *(str(counts(items)[verdict]) for verdict in Verdict), str(len(items))]

@@ -48,7 +48,7 @@ APART = (Verdict.WORSE, Verdict.IN_PART, Verdict.DIFFERS)
 class Obstacle(StrEnum):
     """Why a measurement and a claim are not compared."""
 
-    NO_NUMBER = "the source states nothing measurable"
+    NO_RESULT = "the source states no result here"
     OTHER_CONDITIONS = "other conditions than published"
     SHORTER_TRAINING = "shorter training than published"
     NOT_MEASURED = "nothing was measured"

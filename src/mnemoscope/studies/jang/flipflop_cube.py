@@ -49,7 +49,6 @@ class FlipFlopCube(Study):
     claims = (
         Claim(EVERYTHING, "stable fixed points", 8, JANG("section 6 and Fig 6"), exactly(8)),
         replace(FIXED_POINTS, reason="a cube has 27"),
-        Claim(EVERYTHING, "minutes for 20 points", 3, JANG("section 10.3 (N = 1000 reservoir)")),
     )
     presets: Mapping[str, Preset] = {
         "smoke": Preset(

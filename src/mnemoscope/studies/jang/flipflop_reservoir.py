@@ -32,8 +32,10 @@ from mnemoscope.studies.jang.reservoir_claims import (
     CUBE,
     ERROR,
     INSIDE,
+    MINUTES,
     OUTSIDE,
     PUBLISHED_GAIN,
+    SETTLED,
     TESSERACT,
 )
 from mnemoscope.studies.jang.reservoirs import Recipe, clamped_states, rounded_lists
@@ -47,6 +49,8 @@ SHOWN, EVERY = 1200, 3
 """Steps of the test that the figure covers, and the interval between the steps that it shows."""
 RANDOM_OUTPUTS = 200
 """Random outputs inside the cube of memories, and as many outside, from which a reservoir is released."""
+PARTS = 10
+"""Equal parts of the training after which the mean weight of the readout is measured."""
 RELEASED_STEPS = 200
 """Steps after the release that the page shows."""
 
@@ -94,7 +98,8 @@ class FlipFlopReservoir(Study):
 
     def run(self, trial: Trial, folder: Path, progress: bool) -> dict[str, Any]:
         recipe = Recipe.from_settings(trial.settings)
-        trained = reservoirs.train_reservoir(recipe, trial.seed, folder / "lesson.safetensors", progress=progress)
+        keep, file = [recipe.steps * part // PARTS for part in range(PARTS + 1)], folder / "lesson.safetensors"
+        trained = reservoirs.train_reservoir(recipe, trial.seed, file, keep=keep, progress=progress)
         cell = trained.cell
         test = recipe.test(trial.seed)
         scores = reservoirs.score_reservoir(cell, recipe, test)
@@ -126,6 +131,7 @@ class FlipFlopReservoir(Study):
             "verdict": attractors.verdict,
             "lesson_seconds": round(trained.seconds, 2),
             "curve": trained.curve(),
+            "mean_weight": [float(f"{trained.snapshots[step].abs().mean():.4g}") for step in keep],
             "outputs": rounded_lists(z),
             "ups": fp.unstable.tolist(),
             "test": {
@@ -156,6 +162,8 @@ class FlipFlopReservoir(Study):
         errors = [fmean(outcome["curve"]["error"]) for outcome in outcomes]
         centres = [_centre(outcome) for outcome in outcomes]
         per_start = [outcome["search_cpu_seconds"] / max(outcome["starts"], 1) for outcome in outcomes]
+        minutes = [outcome["search_cpu_seconds"] / 60 * 20 / outcome["points"] for outcome in outcomes]
+        settled = [_last_change(outcome["mean_weight"]) for outcome in outcomes if "mean_weight" in outcome]
         lesson = spread([outcome["lesson_seconds"] for outcome in outcomes])
         pairs = f"of {bits * 2 ** (bits - 1)} pairs of corners that differ in one bit"
         return [
@@ -170,6 +178,8 @@ class FlipFlopReservoir(Study):
             ),
             self.row(trials, ERROR, errors, ".2g", "mean |z - f| before the updates"),
             self.row(trials, CENTRE, [centre for centre in centres if centre is not None], "d"),
+            self.row(trials, MINUTES, minutes, ".2g", "CPU time of the search, by the points that it found"),
+            self.row(trials, SETTLED, settled, ".2g"),
             row("mean squared error", "mse", "on the test"),
             row("corners held when left alone", "held", f"of {2**bits}"),
             row("edges with a saddle", "edges", pairs),
@@ -188,6 +198,16 @@ class FlipFlopReservoir(Study):
         _draw_points(figure, grid, first, bits)
         legend_above(figure, 4)
         return figure
+
+
+def _last_change(mean_weights: Sequence[float]) -> float:
+    """Return how much the mean weight changes in the last part of the training, as a share of its last value.
+
+    >>> _last_change([0.0, 0.5, 1.0])
+    0.5
+    """
+    before, last = mean_weights[-2:]
+    return abs(last - before) / last
 
 
 def _centre(outcome: Mapping[str, Any]) -> int | None:

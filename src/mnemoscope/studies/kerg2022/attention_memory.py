@@ -36,6 +36,11 @@ EXPONENT = "exponent of memory in T"
 SAME_FACTOR = "factor by which MemRNN / SAB changes from T = 1,000 to 2,000"
 IDENTICAL = "memory of RelLSTM / RelRNN"
 INCREASE = "increase from T = 400 to 800, as a share of MemRNN's"
+BATCH, OF_THE_GPU = 10, 12.0
+"""Sequences of a published batch, and GB of the GPU of section 4.7, a TitanXP."""
+OVERFLOW = f"GB for {BATCH} sequences at T = 2,000"
+OVERFLOWS = {"copy": "B.4 Table 2", "denoise": "chapter 4 Table 2"}
+"""Tasks that MemRNN learned at T = 1,000, and whose training ran out of memory at T = 2,000."""
 FIG_2_CENTRE, FIG_2_RIGHT = thesis("section 4.7 and Fig 2 (centre)"), thesis("section 4.7 and Fig 2 (right)")
 
 
@@ -53,6 +58,13 @@ def _claims() -> Iterable[Claim]:
     little = at_most(0.1, "our reading of 'very little' in a figure that MemRNN fills: a tenth")
     for network in ("rnn", "lstm", "rellstm"):
         yield Claim(about(network), INCREASE, "very little", FIG_2_RIGHT, little)
+    too_much = chosen(
+        OF_THE_GPU,
+        4 * OF_THE_GPU,
+        "more than the 12 GB of the published GPU; T = 1,000 still fitted, and memory is at most quadratic in T",
+    )
+    for task, place in OVERFLOWS.items():
+        yield Claim(about("memrnn", task), OVERFLOW, "out of memory", thesis(place), too_much)
 
 
 AS_PUBLISHED = Preset(
@@ -113,10 +125,22 @@ class AttentionMemory(ComputedStudy):
                     rows.append(Row(f"{name}: {EXPONENT}, {in_words}", "", f"{power:.2f}", remark=remark))
         rows += self._comparison(results, "sab", SAME_FACTOR, _change_of_ratio(memory, "memrnn", "sab"))
         rows += self._comparison(results, "rellstm", IDENTICAL, _last_ratio(memory, "rellstm", "relrnn"))
+        rows += self._overflows(results)
         for name in memory:
             if self.find_claim(INCREASE, about(name)):
                 rows += self._comparison(results, name, INCREASE, _share_of_increase(memory, name, "memrnn"))
         return rows
+
+    def _overflows(self, results: Sequence[Finished]) -> list[Row]:
+        """Return the rows about trainings that ran out of memory; both tasks have about T + 20 steps."""
+        trials = [each for each in results if each.trial.name == "memrnn"]
+        needed = [BATCH * dict(each.result["loop"]).get(2000, 0) / 1e9 for each in trials]
+        if not any(needed):
+            return []
+        before = ", ".join(f"{BATCH * dict(each.result['loop'])[1000] / 1e9:.1f}" for each in trials)
+        remark = f"step by step; {before} GB at T = 1,000; measured on the denoise task"
+        claims = [self.claim(OVERFLOW, about("memrnn", task)) for task in OVERFLOWS]
+        return [self.compare(trials, claim, needed, f"{needed[0]:.1f}", remark) for claim in claims]
 
     def _comparison(self, results: Sequence[Finished], network: str, quantity: str, value: float | None) -> list[Row]:
         """Return the row of a comparison with another network, or nothing if it was not measured."""

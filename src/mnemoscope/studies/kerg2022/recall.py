@@ -154,19 +154,24 @@ FEWER_UPDATES = Claim(
 
 
 def recall_claim(subject: Subject, quantity: str, percent: int | str, place: str) -> Claim:
-    """Return the claim for a percentage of a table; a text, such as "out of memory", is no number."""
+    """Return the claim for a percentage of a table; networks without one, such as "out of memory", recall nothing."""
     if isinstance(percent, str):
-        return Claim(subject, quantity, percent, thesis(place))
+        nothing, reason = at_most(0.0, "the published network gives no answer"), "our scan needs linear memory"
+        return Claim(subject, quantity, percent, thesis(place), nothing, better="higher", reason=reason)
     near = as_printed(f"{percent}%", low=0.0, high=1.0)
     return Claim(subject, quantity, f"{percent}%", thesis(place), near, better="higher")
 
 
 def claims_by_delay(table: Table, place: str) -> tuple[Claim, ...]:
-    """Return the claims of a table of networks that are trained at each delay."""
+    """Return the claims of a table of networks that are trained at each delay.
+
+    The study attention-memory tests where a training runs out of memory.
+    """
     return tuple(
         recall_claim(about(network, delay=delay), "recall", percent, place)
         for network, row in table.items()
         for delay, percent in row.items()
+        if not isinstance(percent, str)
     )
 
 

@@ -171,7 +171,7 @@ class RelationalStudy(LearningStudy):
 
     def measure_contrast(self, results: Sequence[Finished], contrast: Contrast) -> ContrastResult | None:
         """Return the measured accuracies of both sides of a contrast; None if networks are missing."""
-        together = sum(len(each.first) if each.paired else 1 for each in self.contrasts)
+        together = sum(len(each.first) if each.by_pair else 1 for each in self.contrasts)
         return contrasts.measure(results, contrast, self.accuracy, together)
 
     def accuracy(self, run: Finished) -> float:

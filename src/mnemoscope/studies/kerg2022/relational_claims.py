@@ -21,10 +21,6 @@ BETTER = 0.01
 """Smallest difference that counts as better: one point."""
 NO_WORSE = -0.02
 """Smallest difference that counts as no worse: two points down."""
-DRIFTS = "its encoder maps unseen shapes closer together; a fixed random encoder solves it (relational-cognitive)"
-"""Why CoRelNet misses identity rules."""
-NO_NUMBERS = "a figure without numbers"
-"""Why the published result cannot be compared."""
 CURVES, BARS = "curves without numbers, read as: ", "bars without numbers, read as: "
 """Beginnings of statements that we read off a figure."""
 SIMPLE = "a simple decoder outperforms more complex architectures"
@@ -71,14 +67,55 @@ class Contrast(Claim):
     """Networks that are claimed to be better, or no worse."""
     second: tuple[Subject, ...] = ()
     paired: bool = False
-    """Whether each network is compared with one of the other side; then some pairs may be missing."""
+    """Whether each network is compared with one of the other side."""
+    averaged: bool = False
+    """Whether the statement is about the mean over all pairs. Otherwise each is judged, and some may be missing."""
+
+    @property
+    def by_pair(self) -> bool:
+        """Whether each pair is judged."""
+        return self.paired and not self.averaged
 
     def available(self, subjects: Collection[Subject]) -> tuple[tuple[Subject, ...], tuple[Subject, ...]] | None:
         """Return both sides if all their networks are among the subjects, or the complete pairs; None without any."""
-        if not self.paired:
+        if not self.by_pair:
             return (self.first, self.second) if {*self.first, *self.second} <= {*subjects} else None
         pairs = [pair for pair in zip(self.first, self.second, strict=True) if {*pair} <= {*subjects}]
         return (tuple(first for first, _ in pairs), tuple(second for _, second in pairs)) if pairs else None
+
+
+def over_tasks(
+    statement: str, source: Source, name: str, tasks: Sequence[str], first: str, second: str, *, reason: str = ""
+) -> Contrast:
+    """Return the contrast for a statement about one network against another in general: the mean over the tasks.
+
+    Args:
+        statement: the published statement.
+        source: where it is.
+        name: the name of all tasks together.
+        tasks: the tasks.
+        first: the network that is claimed to be better.
+        second: the other network.
+        reason: why our networks do not agree, where that is known.
+
+    >>> over_tasks("better", Source("kerg2022thesis", "5.6"), "both", ["RMTS", "dist3"], "corelnet", "esbn").name
+    'both: corelnet against esbn'
+
+    """
+    ours, theirs = (tuple(network_on(network, task) for task in tasks) for network in (first, second))
+    quantity = f"{first} against {second}"
+    return Contrast(
+        about("", name),
+        quantity,
+        statement,
+        source,
+        difference_of(BETTER),
+        reason=reason,
+        first=ours,
+        second=theirs,
+        paired=True,
+        averaged=True,
+    )
 
 
 def make_contrast(
@@ -91,6 +128,7 @@ def make_contrast(
     *,
     m: int | None = None,
     paired: bool = False,
+    averaged: bool = False,
     reason: str = "",
 ) -> Contrast:
     """Return the contrast for a statement about networks against others on a task, with m shapes held out.
@@ -110,6 +148,7 @@ def make_contrast(
         first=ours,
         second=theirs,
         paired=paired,
+        averaged=averaged,
     )
 
 

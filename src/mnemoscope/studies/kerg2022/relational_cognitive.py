@@ -11,7 +11,14 @@ from mnemoscope.replication.study import Preset
 from mnemoscope.studies.kerg2022 import relational_claims as claims_about
 from mnemoscope.studies.kerg2022.notation import preset, thesis
 from mnemoscope.studies.kerg2022.relational import CAPTION, OTHER_NETWORKS, OVER_M, RelationalStudy
-from mnemoscope.studies.kerg2022.relational_claims import CURVES, NEAR_PERFECT, VERY_GOOD, make_contrast, over_m
+from mnemoscope.studies.kerg2022.relational_claims import (
+    CURVES,
+    NEAR_PERFECT,
+    VERY_GOOD,
+    make_contrast,
+    over_m,
+    over_tasks,
+)
 from mnemoscope.studies.kerg2022.relational_grid import BASIC, FEW_STEPS, HELD_OUT, make_grid, network_on
 
 RELATIONAL = ("corelnet", "corelnet-t", "esbn")
@@ -88,15 +95,7 @@ class Cognitive(RelationalStudy):
             for task in BASIC
         ),
         *(
-            make_contrast(
-                claims_about.SIMPLE,
-                thesis("5.6"),
-                task,
-                ["corelnet"],
-                [other],
-                reason=claims_about.DRIFTS if task in DRIFTING else "",
-            )
-            for task in BASIC
+            over_tasks(claims_about.SIMPLE, thesis("5.6"), "all four tasks", BASIC, "corelnet", other)
             for other in ("esbn", "corelnet-t")
         ),
         *(

@@ -31,7 +31,9 @@ class ContrastResult(NamedTuple):
     """Runs that stayed finite."""
     gains: dict[str, Difference]
     """Difference of each pair, by the name of its first network, or by its task if all pairs have one network; without
-    pairs, the single difference."""
+    pairs, or if their mean is judged, the single difference."""
+    pairs: dict[str, Difference]
+    """Difference of each pair, also if their mean is judged."""
     diverged: int = 0
     """Number of further runs that diverged, and count as guesses."""
 
@@ -66,16 +68,18 @@ def measure(
         [[accuracy(run) if "failed" not in run.result else chance for run in runs[subject]] for subject in side]
         for side in sides
     )
-    gains = {"": measure_difference(ours, theirs, together)}
+    pairs = {}
     if contrast.paired:
         names = [subject.network for subject in sides[0]]
         if len({*names}) < len(names):
             names = [subject.task for subject in sides[0]]
-        gains = {
+        pairs = {
             name: measure_difference([one], [other], together)
             for name, one, other in zip(names, ours, theirs, strict=True)
         }
-    return ContrastResult(mean(map(mean, ours)), mean(map(mean, theirs)), stable, gains, len(tested) - len(stable))
+    gains = pairs if contrast.by_pair else {"": measure_difference(ours, theirs, together)}
+    means = mean(map(mean, ours)), mean(map(mean, theirs))
+    return ContrastResult(*means, stable, gains, pairs, len(tested) - len(stable))
 
 
 def describe(contrast: Contrast, measured: ContrastResult) -> str:
@@ -83,8 +87,8 @@ def describe(contrast: Contrast, measured: ContrastResult) -> str:
     gains = measured.gains
     gain = str(next(iter(gains.values()))) if len(gains) == 1 else f"{100 * measured.gain:+.1f}"
     ours = f"{gain} points: {percent(measured.first)} against {percent(measured.second)}"
-    if len(gains) > 1:
-        ours += f" ({', '.join(f'{network} {each}' for network, each in gains.items())})"
+    if len(measured.pairs) > 1:
+        ours += f" ({', '.join(f'{name} {each}' for name, each in measured.pairs.items())})"
     seeds = Counter(run.trial.subject for run in measured.runs)
     fewest, most = min(seeds.values()), max(seeds.values())
     if most > 1:
@@ -116,7 +120,7 @@ def judge(contrast: Contrast, measured: ContrastResult, accuracy: Accuracy) -> J
     judgement = judge_pairs(measured.gains, least, cause)
     present = {run.trial.subject for run in measured.runs}
     missing = [pair[0] for pair in zip(contrast.first, contrast.second, strict=False) if not {*pair} <= present]
-    if contrast.paired and missing and judgement.verdict in (Verdict.MATCHES, Verdict.IN_PART):
+    if contrast.by_pair and missing and judgement.verdict in (Verdict.MATCHES, Verdict.IN_PART):
         return without_pairs(judgement, [subject.network for subject in missing], len(measured.gains))
     return judgement
 
@@ -152,7 +156,7 @@ def explain_pairs(contrast: Contrast, measured: ContrastResult, accuracy: Accura
 
     """
     assert contrast.agreement is not None
-    pairs = list(zip(contrast.first, contrast.second, strict=True)) if contrast.paired else []
+    pairs = list(zip(contrast.first, contrast.second, strict=True)) if contrast.by_pair else []
     causes = []
     for name in names:
         chosen = [pair for pair in pairs if name in (pair[0].network, pair[0].task)]

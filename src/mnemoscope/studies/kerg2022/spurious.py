@@ -63,7 +63,7 @@ class Spurious(RelationalStudy):
             for m in (*FEWER, 98)
         ),
         *(
-            make_contrast(statement, thesis("5.6 and Fig 6"), task, first, second, paired=True)
+            make_contrast(statement, thesis("5.6 and Fig 6"), task, first, second, paired=True, averaged=True)
             for statement, first, second in (
                 ("a random encoder performs poorly", LEARNED, RANDOM),
                 ("even a learned encoder struggles, and often requires strong regularisation", SPARSE, LEARNED),

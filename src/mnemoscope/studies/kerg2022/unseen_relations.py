@@ -20,6 +20,7 @@ from mnemoscope.studies.kerg2022.relational_claims import (
     Contrast,
     difference_of,
     make_contrast,
+    over_tasks,
 )
 from mnemoscope.studies.kerg2022.relational_grid import FEW_STEPS, HELD_OUT, make_grid, network_on
 
@@ -106,7 +107,7 @@ class UnseenRelations(RelationalStudy):
             for task in TASKS
             for other in ("esbn", "transformer")
         ),
-        *(make_contrast(claims_about.SIMPLE, FIG_5, task, ["corelnet"], ["corelnet-t"]) for task in TASKS),
+        over_tasks(claims_about.SIMPLE, FIG_5, "all four tasks", TASKS, "corelnet", "corelnet-t"),
         *(_drops(network) for network in NETWORKS),
         _holds(NO_ABAA),
         _holds(NO_ABAB, "no other training rule repeats only the second object, as one third of the tests do"),
@@ -115,12 +116,13 @@ class UnseenRelations(RelationalStudy):
                 "a random encoder is often good on unseen relations too",
                 thesis("5.7 and Fig 5 right"),
                 task,
-                [random],
-                [learned],
+                RANDOM,
+                LEARNED,
                 NO_WORSE,
+                paired=True,
+                averaged=True,
             )
             for task in TASKS
-            for random, learned in zip(RANDOM, LEARNED, strict=True)
         ),
         *(
             make_contrast(
@@ -149,7 +151,13 @@ class UnseenRelations(RelationalStudy):
         _all_enhanced(),
         *(make_contrast(claims_about.BASELINES, thesis("C.8 Fig 13"), task, ["corelnet"], FURTHER) for task in TASKS),
         *(
-            Claim(network_on("", task), UNSEEN[0], "bars alone", thesis("C.3 Fig 1"), reason=claims_about.NO_NUMBERS)
+            make_contrast(
+                f"{BARS}CoRelNet outperforms ESBN and Transformer here too",
+                thesis("C.3 Fig 1"),
+                task,
+                ["corelnet"],
+                ["esbn", "transformer"],
+            )
             for task in FLIPS
         ),
     )

@@ -43,7 +43,7 @@ REACH = 2.7
 """
 STRENGTHS = (0.01, 0.03, 0.1, 0.2, 0.4, 0.8, 1.5, 3.0, 10.0)
 STRONG_TO_WEAK = "J_tot, strong / weak signals"
-DECREASE = at_most(1.0, "'may': a decrease beyond two standard errors in one of the three networks")
+DECREASE = at_most(0.95, "'may': in one of the three networks a decrease of 5%, and beyond two standard errors")
 PAPER = partial(Source, "renanse2021")
 
 
