@@ -44,8 +44,8 @@ PUBLISHED = RunConfig(
 """64 epochs of 100,000 sequences, until 99% are right; the rate is one of four that are published."""
 SHORT: Mapping[str, Any] = {
     "name": "short-mqar",
-    "steps": 6000,
-    "batch_size": 64,
+    "steps": 8000,
+    "batch_size": 32,
     "learning_rate": 3e-3,
     "clip": 1.0,
     "evaluate_every": 250,
@@ -130,8 +130,9 @@ class Mqar(ReducedStudy):
     base = PUBLISHED
     published: Mapping[str, RunConfig] = {"mqar": PUBLISHED}
     reduced: Mapping[str, str] = {
-        "short-mqar": "6,000 batches of 64 in place of 25,000 of 256, one rate in place of four"
+        "short-mqar": "8,000 batches of 32 in place of 25,000 of 256, one rate in place of four"
     }
+    tests = (32, 32)  # a batch has an output for each of 8,192 tokens at every step
     unlike = "new sequences in every batch, and one rate in place of four"
     claims = tuple(_claims())
     presets: Mapping[str, Preset] = {
@@ -143,8 +144,8 @@ class Mqar(ReducedStudy):
             },
         ),
         "reduced": Preset(
-            "The recipe short-mqar: two layers without feed-forward layers, vocabulary 8,192, at most 6,000 new "
-            "batches of 64, rate 0.003, until 99% are right; three seeds, on a GPU.",
+            "The recipe short-mqar: two layers without feed-forward layers, vocabulary 8,192, at most 8,000 new "
+            "batches of 32, rate 0.003, until 99% are right; three seeds, on a GPU.",
             {"networks": _networks(GRID, SHORT), "changes": {}},
             (0, 1, 2),
         ),

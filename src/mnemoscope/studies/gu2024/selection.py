@@ -187,8 +187,6 @@ class Selection(ReducedStudy):
         ),
     }
     cites = ("gu2024", "fu2023", "vaswani2017", "su2024")
-    longest: int = 2**14
-    """Longest sequences of the tests of induction heads; the source tests up to 2^20."""
 
     def published_recipe(self, trial: Trial) -> RunConfig:
         rate = {"learning_rate": RATE} if trial.subject.network == "transformer, rotary" else {}
@@ -199,8 +197,8 @@ class Selection(ReducedStudy):
         if RunFolder(run).read_config().task == COPY:
             return super().measure(run)
         model, task, config = load_model(run)
-        lengths = sorted({length for row in TABLE_2.values() for length in row})
-        chosen = {_at(length): task.at(length) for length in lengths if length <= self.longest}
+        lengths = TABLE_2["mamba" if config.cell == "blocks" else "transformer, rotary"]
+        chosen = {_at(length): task.at(length) for length in lengths}
         scores = evaluate_tasks(model, chosen, sequences=16, batches=32, seed=config.seed, window=None)
         return {name: round(row["accuracy"], 5) for name, row in scores.items()}
 
