@@ -103,5 +103,10 @@ from mnemoscope.networks.relational import (
     relational_ntm as relational_ntm,
     transformer as transformer,
 )
-from mnemoscope.networks.sizes import matched_size as matched_size
+from mnemoscope.networks.sizes import (
+    count_parameters as count_parameters,
+    count_state as count_state,
+    find_size as find_size,
+    matched_size as matched_size,
+)
 from mnemoscope.networks.tape import matntm as matntm, ntm as ntm

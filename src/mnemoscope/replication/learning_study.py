@@ -14,6 +14,7 @@ from mnemoscope.config.run_config import RunConfig, changed
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.palette import PALETTE
 from mnemoscope.drawing.svg import COLOUR, add_legend, style_page_axes
+from mnemoscope.networks.sizes import count_parameters
 from mnemoscope.replication.claims import Row, as_subject
 from mnemoscope.replication.study import Finished, Study, Trial
 from mnemoscope.training import NonFiniteLoss, build_model, build_task, train
@@ -55,9 +56,7 @@ class LearningStudy(Study):
     def run(self, trial: Trial, folder: Path, progress: bool) -> dict[str, Any]:
         config = RunConfig(**trial.settings)
         model = build_model(config, build_task(config))
-        result: dict[str, Any] = {
-            "parameters": sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
-        }
+        result: dict[str, Any] = {"parameters": count_parameters(model)}
         shared = take_trained(config, folder)
         try:
             trained = train(config, folder, resume=True, progress=progress, callbacks=self.callbacks(trial))
