@@ -12,14 +12,12 @@ from mnemoscope import registry
 from mnemoscope.base.files import lock_folder, write_atomically, write_json
 from mnemoscope.engines import Engine, InProcess, Job, Local, Outcome
 from mnemoscope.engines.job_display import JobDisplay
+from mnemoscope.engines.job_states import FAILED
 from mnemoscope.replication import trial_files
 from mnemoscope.replication.claims import Row
 from mnemoscope.replication.page import render_study
 from mnemoscope.replication.study import Finished, Study, Trial
 from mnemoscope.report.markup import check_report_extra
-
-FAILED = "failed.log"
-"""Log file of a trial that failed."""
 
 
 @dataclass(frozen=True)

@@ -12,18 +12,16 @@ from typing import Any
 import torch
 
 from mnemoscope.base.files import lock_folder
-from mnemoscope.engines import Job, Local, Outcome
+from mnemoscope.engines import Job, Local, job_states
 from mnemoscope.engines.job_display import JobDisplay
 from mnemoscope.replication.results import results_file, stored_trials
 from mnemoscope.replication.run_list import PlannedRun
-from mnemoscope.replication.runner import FAILED, need_gpu, trial_job
+from mnemoscope.replication.runner import need_gpu, trial_job
 from mnemoscope.replication.study import Trial
 from mnemoscope.replication.trial_files import study_folder, trial_file
 
-STATES = ("done before", "finished", "interrupted", "failed", "left")
+STATES = ("done before", *job_states.STATES)
 """States of the trials of a run list after a slice."""
-START_SECONDS = 30.0
-"""Time in which a training starts on a GPU: imports, the first compiled step. An interruption before gains nothing."""
 
 
 @dataclass(frozen=True)
@@ -71,20 +69,14 @@ def run_slice(
     unfinished = [(each, trial) for each in planned for trial in unfinished_trials(each, results, root)]
     jobs = {_key(each, trial): _job(each, trial, root) for each, trial in unfinished}
     _check_gpu(unfinished)
-    states = dict.fromkeys(jobs, "left")
-    failed: list[str] = []
     with ExitStack() as locks:
         for folder in {study_folder(each.study, each.preset, root) for each, _ in unfinished}:
             locks.enter_context(lock_folder(folder, "running a study"))
         display = JobDisplay("replicate", len(jobs), progress)
-        keys = {job.folder: key for key, job in jobs.items()}
-        for outcome in display.outcomes(Local(processes).events(list(jobs.values()), 60 * minutes)):
-            state = states[keys[outcome.job.folder]] = _state(outcome)
-            if state == "failed":
-                failed.append(outcome.save_log(Path(outcome.job.root, outcome.job.folder, FAILED)))
-            if report is not None:
-                report(f"{state} after {outcome.seconds:.0f} s: {outcome.job.name}")
-    return SliceResult([(each, _count(each, states)) for each in planned], failed, _too_long(jobs, minutes))
+        to_run = list(jobs.values())
+        result = job_states.follow_jobs(to_run, Local(processes).events(to_run, 60 * minutes), display, report)
+    states = {key: result.states[job.folder] for key, job in jobs.items()}
+    return SliceResult([(each, _count(each, states)) for each in planned], result.failed, _too_long(jobs, minutes))
 
 
 def unfinished_trials(planned: PlannedRun, results: str | Path | None, root: str | Path | None) -> list[Trial]:
@@ -102,7 +94,7 @@ def _key(planned: PlannedRun, trial: Trial) -> tuple[str, str, str]:
 
 def _job(planned: PlannedRun, trial: Trial, root: str | Path) -> Job:
     job = trial_job(planned.study, planned.preset, trial, root)
-    least = min(START_SECONDS, planned.seconds) if planned.study.resumes else planned.seconds
+    least = min(job_states.START_SECONDS, planned.seconds) if planned.study.resumes else planned.seconds
     return replace(job, name=f"{planned.study.name} {planned.preset}: {job.name}", least_seconds=least)
 
 
@@ -118,12 +110,6 @@ def _check_gpu(unfinished: Sequence[tuple[PlannedRun, Trial]]) -> None:
             f"Without one, run the others: --studies {others}." if others else "Run the list on a machine with one."
         )
         raise ValueError(f"Trials of {', '.join(needing)} need a GPU, and torch finds none here. {remedy}")
-
-
-def _state(outcome: Outcome) -> str:
-    if outcome.error is None:
-        return "finished"
-    return "interrupted" if outcome.interrupted else "failed"
 
 
 def _count(planned: PlannedRun, states: Mapping[tuple[str, str, str], str]) -> Counter[str]:

@@ -67,6 +67,32 @@ class SweepTrialFile(TypedDict):
     result: dict[str, Any]
 
 
+class ArenaSizes(TypedDict):
+    """Sizes of the network of an arena's run."""
+
+    parameters: int
+    state: int
+
+
+class ArenaRunResult(ArenaSizes, total=False):
+    """The measurements of an arena's run; one that did not stay finite has only `diverged` besides its sizes."""
+
+    diverged: str
+    accuracy: float
+    loss: float
+    steps: int
+    seconds: float
+    joules: Number
+    longer: list[float]
+    curve: list[float]
+
+
+class ArenaTrialFile(TypedDict):
+    """trial.json of an arena; config.toml has the settings."""
+
+    result: ArenaRunResult
+
+
 class PresetCounts(TypedDict):
     """Number of finished trials of a preset, and of all its trials."""
 
