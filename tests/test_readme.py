@@ -24,7 +24,7 @@ def blocks(page: Path = README) -> list[str]:
 
 PAGES = [page for page in sorted((ROOT / "docs").glob("*.md")) if page.name not in ELSEWHERE and blocks(page)]
 LONG = (
-    "closed-loop", "compare", "conditions", "house", "influence", "interventions", "low-rank", "populations",
+    "arena", "closed-loop", "compare", "conditions", "house", "influence", "interventions", "low-rank", "populations",
     "quickstart", "recall", "relations", "reservoirs", "running", "slow-manifolds", "state-tracking",
 )  # fmt: skip
 """Pages whose examples train for seconds, and whose code other tests run too."""

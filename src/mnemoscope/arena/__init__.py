@@ -1,6 +1,6 @@
 """The memory arena: networks of one size, trained on the same tasks with the same tuning budget, in one table.
 
-    table = ArenaTable.load("results/arena/memory.json")
+    table = run_arena(read_arena("tiny")).table
     print(table.summary())
 
 An arena is a TOML file (`definition.py`); `docs/arena.md` describes its tables and how to submit a network.
@@ -16,8 +16,10 @@ if TYPE_CHECKING:
         Arena as Arena,
         ArenaTask as ArenaTask,
         Entrant as Entrant,
+        add_networks as add_networks,
         read_arena as read_arena,
     )
     from mnemoscope.arena.result import ArenaTable as ArenaTable
+    from mnemoscope.arena.runner import ArenaProgress as ArenaProgress, run_arena as run_arena
 
 __getattr__, __dir__ = lazy_attributes(__name__, __file__)

@@ -8,8 +8,8 @@ from statistics import mean, stdev
 
 from mnemoscope.replication.means import mean_interval
 
-CONFIDENCE = "95% confidence interval of the mean over seeds (Student's t; three seeds or more), cut off at 0 and 1"
-"""What an interval of the table is."""
+CONFIDENCE = "95% confidence interval by Student's t, for three seeds or more"
+"""Name of the intervals of the table."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class TrainedRun:
     longer: tuple[float, ...] = ()
     """Accuracy at each of the task's longer spans."""
     curve: tuple[float, ...] = ()
-    """Accuracy at every evaluation during training; the last one is `accuracy`."""
+    """Accuracy at every evaluation during training; the last one is `accuracy`. Runs of the tuning have none here."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +79,13 @@ class ArenaCell:
     def interval(self) -> tuple[float, float] | None:
         """Interval of the mean (`CONFIDENCE`); None for fewer than three seeds, which give no useful one."""
         return mean_interval(self.accuracies, (0.0, 1.0)) if len(self.accuracies) > 2 else None
+
+    @property
+    def reach(self) -> float | None:
+        """Half-width of the interval of the mean before it is cut off; None for fewer than three seeds."""
+        if self.accuracy is None or len(self.accuracies) < 3:
+            return None
+        return mean_interval(self.accuracies)[1] - self.accuracy
 
     @property
     def skill(self) -> float | None:

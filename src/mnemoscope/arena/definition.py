@@ -193,6 +193,11 @@ class Arena:
             empty=tuple(cells for cells in empty if cells.networks and cells.tasks),
         )
 
+    def on(self, device: str) -> Arena:
+        """Return the arena with all runs on this device."""
+        tasks = (replace(task, settings={**task.settings, "device": device}) for task in self.tasks)
+        return replace(self, tasks=tuple(tasks), training={**self.training, "device": device})
+
     def to_dict(self) -> dict[str, Any]:
         """Return the tables of the arena's file as plain values; `from_dict` reads them."""
         content = asdict(self)
@@ -240,7 +245,7 @@ def read_arena(source: str | Path) -> Arena:
 
     >>> read_arena("tinny")
     Traceback (most recent call last):
-    ValueError: There is no arena 'tinny'. Did you mean 'tiny'? There are tiny; or name a .toml file.
+    ValueError: There is no arena 'tinny'. Did you mean 'tiny'? There are memory, tiny; or name a .toml file.
     """
     path, known = Path(source), arena_names()
     if path.suffix != ".toml":
@@ -255,6 +260,19 @@ def read_arena(source: str | Path) -> Arena:
     try:
         return Arena.from_dict(read_toml(path))
     except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def add_networks(arena: Arena, path: str | Path) -> Arena:
+    """Return the arena with the networks of a TOML file, which has tables [[network]], and [[empty]] if cells are."""
+    content = read_toml(path)
+    if not {"network"} <= content.keys() <= {"network", "empty"}:
+        found = ", ".join(content) or "nothing"
+        raise ValueError(f"{path} must have tables [[network]], and may have tables [[empty]], but has {found}.")
+    tables = arena.to_dict()
+    try:
+        return Arena.from_dict({**tables, **{name: [*tables[name], *content[name]] for name in content}})
+    except (ValueError, TypeError) as error:
         raise ValueError(f"{path}: {error}") from error
 
 

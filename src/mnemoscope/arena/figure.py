@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from mnemoscope.arena.result import ArenaTable
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.palette import CATEGORIES
-from mnemoscope.drawing.svg import COLOUR, style_page_axes
+from mnemoscope.drawing.svg import COLOUR, add_legend, style_page_axes
 from mnemoscope.report.training_curve import use_log_scale
 
 if TYPE_CHECKING:
@@ -27,8 +27,9 @@ def draw_front(table: ArenaTable, task: str | None = None) -> Figure:
         table.arena.task(task)  # raises on an unknown name
     figure = new_figure(7.2, 4.2)
     axes = figure.add_subplot()
-    _draw_points(axes, table, task, labelled=True)
-    axes.set(xlabel="numbers in the state", ylabel="skill: chance is 0, no error is 1" if task is None else "accuracy")
+    _draw_points(axes, table, task, font_size=8)
+    axes.set(xlabel="numbers in the state", ylabel="chance is 0, no error is 1" if task is None else "accuracy")
+    _add_kinds(axes, table)
     style_page_axes(axes)
     return figure
 
@@ -37,7 +38,7 @@ def draw_fronts(table: ArenaTable) -> Figure:
     """Draw accuracy against state size for every task; networks on the front are named."""
     figure, panels = _panels(table)
     for axes, task in panels:
-        _draw_points(axes, table, task, labelled=True)
+        _draw_points(axes, table, task, font_size=6.5)
         if (chance := table.chances.get(task)) is not None:
             axes.axhline(chance, color=COLOUR["muted"], linewidth=1, linestyle=(0, (1, 2)))
         axes.set(title=task, xlabel="numbers in the state", ylabel="accuracy")
@@ -65,8 +66,15 @@ def draw_curves(table: ArenaTable) -> Figure:
         style_page_axes(axes)
     handles = {name: line for axes, _ in panels for line, name in zip(*axes.get_legend_handles_labels(), strict=True)}
     if handles:
-        figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=5, frameon=False, fontsize=8)
+        figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=5, frameon=False, fontsize=10)
     return figure
+
+
+def _add_kinds(axes: Any, table: ArenaTable) -> None:
+    """Add a legend of the kinds of networks, to the right of the axes."""
+    for kind, colour in _colours(table).items():
+        axes.plot([], [], marker="o", linestyle="none", color=colour, label=kind)
+    add_legend(axes, beside=True)
 
 
 def _panels(table: ArenaTable) -> tuple[Figure, list[tuple[Any, str]]]:
@@ -75,7 +83,7 @@ def _panels(table: ArenaTable) -> tuple[Figure, list[tuple[Any, str]]]:
     return figure, [(figure.add_subplot(rows, COLUMNS, n + 1), task) for n, task in enumerate(table.tasks)]
 
 
-def _draw_points(axes: Any, table: ArenaTable, task: str | None, labelled: bool) -> None:
+def _draw_points(axes: Any, table: ArenaTable, task: str | None, font_size: float) -> None:
     points, front = table.points(task), table.front(task)
     kinds = {each.name: each.kind for each in table.arena.networks}
     for name, (state, accuracy) in points.items():
@@ -89,8 +97,9 @@ def _draw_points(axes: Any, table: ArenaTable, task: str | None, labelled: bool)
             alpha=1.0 if on_front else 0.45,
             linestyle="none",
         )
-        if labelled and on_front:
-            axes.annotate(name, (state, accuracy), (4, 4), textcoords="offset points", color=COLOUR["ink"], fontsize=8)
+        if on_front:
+            style = {"color": COLOUR["ink"], "fontsize": font_size, "textcoords": "offset points"}
+            axes.annotate(name, (state, accuracy), (4, 4), **style)
     if points:
         axes.plot(*zip(*(points[name] for name in front), strict=True), color=COLOUR["path"], linewidth=1, zorder=1)
         use_log_scale(axes, axes.xaxis)
@@ -100,7 +109,7 @@ def _draw_points(axes: Any, table: ArenaTable, task: str | None, labelled: bool)
 def _colours(table: ArenaTable) -> Mapping[str, str]:
     """Return a colour for each kind of network."""
     kinds = dict.fromkeys(each.kind for each in table.arena.networks)
-    return {kind: COLOUR[name] for kind, name in zip(kinds, cycle(CATEGORIES), strict=False)}
+    return {kind: COLOUR[name] for kind, name in zip(kinds, cycle((*CATEGORIES, "ink")), strict=False)}
 
 
 def _styles(table: ArenaTable) -> dict[str, dict[str, Any]]:

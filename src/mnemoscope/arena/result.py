@@ -104,9 +104,10 @@ class ArenaTable(Result):
         return mean_of_known(self.cell(network, task).state for task in self.tasks)
 
     def ranking(self) -> list[str]:
-        """Return the networks by their mean skill, the best first; those without any come last."""
-        skills = {name: self.mean_skill(name)[0] for name in self.networks}
-        return sorted(self.networks, key=lambda name: (skills[name] is None, -(skills[name] or 0.0)))
+        """Return the networks by their mean skill, the best first; those that have not run all tasks come last."""
+        skills = {name: self.mean_skill(name) for name in self.networks}
+        most = max(number for _, number in skills.values())
+        return sorted(self.networks, key=lambda name: (skills[name][1] < most, -(skills[name][0] or 0.0)))
 
     def front(self, task: str | None = None) -> list[str]:
         """Return the Pareto front of a task, or of the mean over all tasks, from the smallest state to the largest.
@@ -119,12 +120,13 @@ class ArenaTable(Result):
     def points(self, task: str | None = None) -> dict[str, tuple[float, float]]:
         """Return state size and accuracy of each network on a task, or mean state size and mean skill over all."""
         found: dict[str, tuple[float | None, float | None]] = {}
+        most = max(self.mean_skill(name)[1] for name in self.networks)
         for name in self.networks:
-            if task is None:
-                found[name] = self.mean_state(name), self.mean_skill(name)[0]
-            else:
+            if task is not None:
                 cell = self.cell(name, task)
                 found[name] = cell.state, cell.accuracy
+            elif self.mean_skill(name)[1] == most:  # means over different tasks cannot be compared
+                found[name] = self.mean_state(name), self.mean_skill(name)[0]
         return {name: (x, y) for name, (x, y) in found.items() if x is not None and y is not None}
 
     def evaluated_steps(self, task: str) -> list[int]:
@@ -143,9 +145,14 @@ class ArenaTable(Result):
             f"{size} at about {match.target:,} {match.quantity}, each tuned over {rates} learning rate"
             f"{'s' if rates > 1 else ''}: {filled} of {len(cells)} cells are filled."
         ]
-        if best := [name for name in self.ranking() if self.mean_skill(name)[0] is not None][:3]:
-            shown = (f"{name} ({self.mean_skill(name)[0]:.3f} over {self.mean_skill(name)[1]} tasks)" for name in best)
-            texts.append(f"Best on a scale from chance (0) to no error (1): {', '.join(shown)}.")
+        skills = {name: self.mean_skill(name) for name in self.ranking()}
+        tasks = max(number for _, number in skills.values())
+        best = [
+            f"{name} {skill:.3f}" for name, (skill, number) in skills.items() if number == tasks and skill is not None
+        ]
+        if best:
+            which = "all tasks" if tasks == len(self.tasks) else f"{tasks} of {len(self.tasks)} tasks"
+            texts.append(f"Mean over {which}, where chance is 0 and no error is 1: {', '.join(best[:3])}.")
         return " ".join(texts)
 
     def rows(self) -> list[dict[str, Any]]:

@@ -19,6 +19,7 @@ from mnemoscope.base.signals import exit_code
 from mnemoscope.base.suggestions import did_you_mean
 from mnemoscope.base.terminal import printable
 from mnemoscope.base.version import __version__
+from mnemoscope.cli.arena import RunArena
 from mnemoscope.cli.cite import Cite
 from mnemoscope.cli.command_options import check_option_names, name_options, option_names
 from mnemoscope.cli.commands import Demo, RunStudy, Train
@@ -46,6 +47,7 @@ DESCRIPTION = """Build recurrent networks, train them on memory tasks, and see w
     mnemoscope runs --sort loss                compare all runs in one table
     mnemoscope sweep flipflop --over hidden_size=32,64    train with several settings and compare
     mnemoscope study flipflop-cube             measure a published result again
+    mnemoscope arena tiny                      compare networks of one size on the same tasks
     mnemoscope cite runs/flipflop/<hash>       print the BibTeX of everything that a run used
 
 `mnemoscope COMMAND --help` explains a command, and `mnemoscope --version` prints the version. To use cells, tasks,
@@ -66,6 +68,7 @@ _COMMANDS = {
     "studies": Studies,
     "scoreboard": Scoreboard,
     "replicate": Replicate,
+    "arena": RunArena,
     "runs": Runs,
     "cite": Cite,
 }
@@ -121,9 +124,9 @@ def _run(words: list[str]) -> int:
 
 def _advice(command: Any) -> str:
     """Return how to continue a command of many runs that was stopped."""
-    if not isinstance(command, RunStudy | RunSweep | Replicate):
+    if not isinstance(command, RunStudy | RunSweep | Replicate | RunArena):
         return ""
-    again = "the same command" if isinstance(command, Replicate) else "the same command with --resume"
+    again = "the same command" if isinstance(command, Replicate | RunArena) else "the same command with --resume"
     return f" Finished runs are kept; {again} runs the rest."
 
 
@@ -207,7 +210,7 @@ def _parse(words: list[str]) -> Any:
             description=DESCRIPTION,
             config=(tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff),
         )
-    if isinstance(parsed, RunSweep):
+    if isinstance(parsed, RunSweep | RunArena):
         parsed = replace(parsed, command=command_line)
     if isinstance(parsed, Train | RunSweep):
         parsed = replace(parsed, run_config=_with_options(base, parsed.run_config))

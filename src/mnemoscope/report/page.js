@@ -70,7 +70,8 @@
 
   // Tables.
   const sortBy = (table, column, heading) => {
-    const direction = heading.getAttribute("aria-sort") === "ascending" ? -1 : 1;
+    const before = heading.getAttribute("aria-sort") ?? (heading.classList.contains("descending") ? "ascending" : "descending");
+    const direction = before === "ascending" ? -1 : 1;
     for (const other of all("thead th", table)) other.removeAttribute("aria-sort");
     heading.setAttribute("aria-sort", direction > 0 ? "ascending" : "descending");
     const numeric = heading.classList.contains("number");
@@ -90,6 +91,24 @@
   for (const table of all("table.sortable")) {
     all("thead th", table).forEach((heading, column) =>
       heading.querySelector("button").addEventListener("click", () => sortBy(table, column, heading)));
+  }
+  // Filters: the rows that contain all words, and have the chosen values in their columns.
+  for (const box of all(".filters")) {
+    const rows = all("tbody tr", document.getElementById(box.dataset.table));
+    const [search, output] = [box.querySelector("input"), box.querySelector("output")];
+    const update = () => {
+      const words = search.value.toLowerCase().split(/\s+/);
+      const chosen = all("select", box).filter((select) => select.value);
+      for (const row of rows) {
+        const text = row.textContent.toLowerCase();
+        row.hidden = !words.every((word) => text.includes(word))
+          || chosen.some((select) => row.cells[select.dataset.column].dataset.key !== select.value);
+      }
+      const shown = rows.filter((row) => !row.hidden).length;
+      output.textContent = shown < rows.length ? `${shown} of ${rows.length} rows` : "";
+    };
+    box.addEventListener("input", update);
+    update();
   }
   for (const button of all("button.select")) {
     button.addEventListener("click", () => select(button.closest("tr").dataset.point));

@@ -1,0 +1,42 @@
+"""The table of an arena as Markdown, for the docs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mnemoscope.arena.cell import CONFIDENCE, ArenaCell
+from mnemoscope.arena.result import ArenaTable
+from mnemoscope.base.files import write_output
+
+
+def write_markdown(path: str | Path, table: ArenaTable) -> Path:
+    """Write the table as Markdown, and return its path."""
+    write_output(path, (table_as_markdown(table) + "\n").encode())
+    return Path(path)
+
+
+def table_as_markdown(table: ArenaTable) -> str:
+    """Return the table as Markdown: a row for each network, then the reasons of empty cells."""
+    lines = [["network", "mean", "state", *table.tasks]]
+    lines.append(["---"] * len(lines[0]))
+    for name in table.ranking():
+        (skill, number), state = table.mean_skill(name), table.mean_state(name)
+        part = f" ({number} of {len(table.tasks)})" if number < len(table.tasks) else ""
+        shown = "" if skill is None else f"{skill:.3f}{part}"
+        accuracies = (_accuracy(table.cell(name, task)) for task in table.tasks)
+        lines.append([name, shown, "" if state is None else f"{state:,.0f}", *accuracies])
+    text = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    legend = (
+        f"Accuracy, mean over seeds, ± half the width of its {CONFIDENCE}. Mean: over the tasks, on a scale on which "
+        f"chance is 0 and no error is 1. State: numbers in the state, mean over the tasks."
+    )
+    remarks = [
+        f"- {cell.network} on {cell.task}: {'; '.join(cell.remarks())}." for cell in table.cells() if cell.remarks()
+    ]
+    return "\n\n".join([f"{table.summary()}", text, legend, *(["\n".join(remarks)] if remarks else [])])
+
+
+def _accuracy(cell: ArenaCell) -> str:
+    if cell.accuracy is None:
+        return "–"
+    return f"{cell.accuracy:.3f}" + ("" if cell.reach is None else f" ± {cell.reach:.3f}")

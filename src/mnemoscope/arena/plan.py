@@ -1,0 +1,137 @@
+"""The runs of an arena: sizes of the networks, configurations, and the choice of learning rates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mnemoscope.arena.cell import TrainedRun
+from mnemoscope.arena.definition import Arena, ArenaTask, Entrant
+from mnemoscope.config.run_config import RunConfig
+from mnemoscope.networks.sizes import count_parameters, count_state, find_size
+from mnemoscope.tasks import Task
+from mnemoscope.training.build import build_model, build_task
+
+Sizes = Mapping[tuple[str, str], int]
+"""Hidden sizes by the names of network and task."""
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """One run of an arena."""
+
+    network: str
+    task: ArenaTask
+    config: RunConfig
+
+    @property
+    def name(self) -> str:
+        """Name to display."""
+        return f"{self.network} on {self.task.name}, rate {self.config.learning_rate:g}, seed {self.config.seed}"
+
+
+def matched_sizes(arena: Arena) -> dict[tuple[str, str], int]:
+    """Return the hidden size at which each network has the size of the arena, for each task that it runs.
+
+    It differs between tasks, as the embedding and the readout have the size of the task's vocabulary. Raises if a
+    network cannot come as close to the size as the tolerance asks.
+    """
+    sizes: dict[tuple[str, str], int] = {}
+    for network in arena.networks:
+        start = None
+        for task in arena.tasks:
+            if not arena.reason_empty(network.name, task.name):
+                start = sizes[network.name, task.name] = _matched_size(arena, network, task, start)
+    return sizes
+
+
+def planned_runs(
+    arena: Arena, sizes: Sizes, finished: Iterable[TrainedRun]
+) -> Iterator[tuple[PlannedRun, TrainedRun | None]]:
+    """Yield every run that can be planned now, with its result if it has finished.
+
+    These are all tuning runs, and the runs of the cells whose tuning is complete. A finished run belongs to a planned
+    one if their hashes agree, so that a run with other settings than the arena's counts as missing.
+    """
+    found = {(run.network, run.task, run.hash): run for run in finished}
+
+    def with_result(planned: PlannedRun) -> tuple[PlannedRun, TrainedRun | None]:
+        return planned, found.get((planned.network, planned.task.name, planned.config.hash))
+
+    for (network_name, task_name), size in sizes.items():
+        network, task = arena.network(network_name), arena.task(task_name)
+        tuning = [
+            with_result(_planned(arena, network, task, size, rate, arena.tuning.seed))
+            for rate in arena.tuning.learning_rates
+        ]
+        yield from tuning
+        ended = [run for _, run in tuning if run is not None]
+        target = run_settings(arena, task).get("target_score")
+        rate = chosen_rate(ended, target) if len(ended) == len(tuning) else None
+        if rate is not None:
+            yield from (with_result(_planned(arena, network, task, size, rate, seed)) for seed in arena.seeds)
+
+
+def chosen_rate(runs: Iterable[TrainedRun], target: float | None = None) -> float | None:
+    """Return the learning rate of the tuning run with the highest accuracy; None if none stayed finite.
+
+    Runs that reached the target accuracy, at which training stops, count as equal; of these, the one with the fewest
+    steps is chosen. Among equal runs, the lowest loss decides.
+    """
+
+    def order(run: TrainedRun) -> tuple[float, float, float]:
+        accuracy, steps, loss = run.accuracy or 0.0, run.steps or 0, run.loss or 0.0
+        reached = target is not None and accuracy >= target
+        return (-1.0, steps, loss) if reached else (-accuracy, 0, loss)
+
+    finite = [run for run in runs if run.accuracy is not None]
+    return min(finite, key=order).learning_rate if finite else None
+
+
+def run_settings(arena: Arena, task: ArenaTask) -> dict[str, Any]:
+    """Return the settings that the arena gives to the runs of a task."""
+    return {**arena.training, **task.settings}
+
+
+def sequence_length(task: Task) -> int:
+    """Return the number of steps of a training sequence, the first one with seed 0."""
+    return len(task.batch(1, 0, 0).mask)
+
+
+def _planned(arena: Arena, network: Entrant, task: ArenaTask, hidden_size: int, rate: float, seed: int) -> PlannedRun:
+    config = RunConfig(
+        name=f"{network.name}.{task.name}",
+        task=task.task,
+        task_options=dict(task.task_options),
+        cell=network.cell,
+        cell_options=dict(network.cell_options),
+        hidden_size=hidden_size,
+        learning_rate=rate,
+        orthogonal_learning_rate=None if network.orthogonal_ratio is None else network.orthogonal_ratio * rate,
+        seed=seed,
+        **run_settings(arena, task),
+    )
+    return PlannedRun(network.name, task, config)
+
+
+def _matched_size(arena: Arena, network: Entrant, task: ArenaTask, start: int | None) -> int:
+    """Return the hidden size of one network for one task; the search starts at that of another task."""
+    match, rate = arena.match, arena.tuning.learning_rates[0]
+    config = _planned(arena, network, task, network.multiple, rate, arena.tuning.seed).config
+    built = build_task(config)
+    length = sequence_length(built)
+
+    def count(size: int) -> int:
+        model = build_model(replace(config, hidden_size=size), built)
+        return count_parameters(model) if match.state is None else count_state(model.cell, length)
+
+    size = find_size(count, match.target, network.multiple, start)
+    reached = count(size)
+    if abs(reached - match.target) > match.tolerance * match.target:
+        raise ValueError(
+            f"The network {network.name!r} cannot have about {match.target:,} {match.quantity} on the task "
+            f"{task.name!r}: it comes closest with {reached:,} at a hidden size of {size}. Change its options or its "
+            f"`multiple`, raise the tolerance of [match], or leave the cell empty and give the reason."
+        )
+    return size

@@ -1,0 +1,176 @@
+"""The command arena. Importing it does not import torch."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from mnemoscope.arena.definition import Arena, add_networks, read_arena
+from mnemoscope.base.terminal import printable, shows_progress
+from mnemoscope.base.validation import check_whole
+from mnemoscope.cli.commands import engine_named
+from mnemoscope.cli.tables import RESULTS, print_error, print_table
+from mnemoscope.cli.tyro_types import Positional, Suppress
+from mnemoscope.config.options import Option
+
+if TYPE_CHECKING:
+    from mnemoscope.arena.result import ArenaTable
+
+
+@dataclass(frozen=True)
+class RunArena:
+    """Train networks of one size on the same memory tasks, with the same tuning budget, and compare them in a table.
+
+    An arena is a TOML file with networks, tasks, seeds, the size that all networks have (parameters, or numbers in the
+    state) and the learning rates that each network tries on each task. `memory` and `tiny` come with the package.
+
+        mnemoscope arena tiny                                  # an example: a minute on one core
+        mnemoscope arena mine.toml --networks gru lstm         # your arena, some of its networks
+        mnemoscope arena memory --minutes 9 --processes 30     # a slice; the same command continues it
+        mnemoscope arena memory --status                       # what is done, what is left, and its device time
+        mnemoscope arena memory --collect                      # merge finished runs into results/arena/memory.json
+        mnemoscope arena memory --page arena.html              # the table, fronts and learning curves as a page
+        mnemoscope --plugin mine.py arena memory --add mine.toml --networks mine    # compare a network of yours
+
+    Nothing is repeated: a run that has finished in --root or is in the results is kept. A run that did not finish
+    continues from its checkpoint. Docs: arena.md, with the steps to submit a network.
+    """
+
+    arena: Positional[str] = "memory"
+    """Name of an arena of the package, or a .toml file."""
+    add: Path | None = None
+    """TOML file with tables [[network]]: networks that join the arena."""
+    networks: tuple[str, ...] = ()
+    """Run only these networks."""
+    tasks: tuple[str, ...] = ()
+    """Run only these tasks."""
+    minutes: float | None = None
+    """Time after which running trainings are interrupted; they then have half a minute to write a checkpoint. Without
+    it, the command ends when everything is done."""
+    processes: int | None = None
+    """Number of trainings that run simultaneously with the engine local; by default one per core."""
+    engine: Literal["local", "ray", "slurm", "here"] = "local"
+    """Where to run, as in `mnemoscope study`."""
+    engine_options: dict[str, Option] = field(default_factory=dict)
+    """Options of the engine in pairs of name and value, such as address auto (ray), or partition gpu minutes 90
+    (slurm)."""
+    device: Literal["cpu", "cuda"] | None = None
+    """Device to train on instead of the arena's. Runs on another device are other runs."""
+    root: Path = Path("runs")
+    """Folder of all runs; those of the arena are in <root>/arenas/<name>."""
+    results: Path = RESULTS / "arena"
+    """Folder of collected tables, <results>/<name>.json."""
+    status: bool = False
+    """Run nothing; print what is done and what is left."""
+    collect: bool = False
+    """Run nothing; write the finished runs of --root and of the results into the results."""
+    page: Path | None = None
+    """Run nothing; write the page of all finished runs to this file."""
+    markdown: Path | None = None
+    """Run nothing; write the table as Markdown to this file."""
+    json: bool = False
+    """Print the table, or what is left, as JSON."""
+    command: Suppress[str] = ""
+
+    def run(self) -> int:
+        arena = read_arena(self.arena)
+        arena = arena if self.add is None else add_networks(arena, self.add)
+        arena = arena if self.device is None else arena.on(self.device)
+        known = self._known(arena)
+        if not (self.status or self.collect or self.page or self.markdown):
+            return self._run(arena.part(self.networks, self.tasks), known)
+        if self.networks or self.tasks:
+            raise ValueError(
+                "--networks and --tasks choose what to run; the status and the results are of the whole arena."
+            )
+        from mnemoscope.arena.plan import matched_sizes
+        from mnemoscope.arena.runner import collect_runs
+
+        sizes = matched_sizes(arena)
+        table = collect_runs(arena, self.root, known, sizes)
+        if self.collect:
+            table.save(self._file(arena))
+            before = 0 if known is None else len(known.runs)
+            print(f"{self._file(arena)}: {len(table.runs)} runs, {before} before.")
+        if self.page is not None:
+            print(f"Page: {self._write_page(self.page, table).resolve()}")
+        if self.markdown is not None:
+            from mnemoscope.arena.markdown import write_markdown
+
+            print(f"Table: {write_markdown(self.markdown, table).resolve()}")
+        if self.status:
+            self._print_status(table, sizes)
+        return 0
+
+    def _run(self, arena: Arena, known: ArenaTable | None) -> int:
+        from mnemoscope.arena.runner import run_arena
+        from mnemoscope.report.markup import check_report_extra
+
+        check_report_extra()  # the page comes last
+        options = dict(self.engine_options)
+        if self.processes is not None:
+            check_whole(1, processes=self.processes)
+            if self.engine != "local":
+                raise ValueError(f"--processes is for the engine local, but the engine is {self.engine}.")
+            options["max_jobs"] = self.processes
+        shown = shows_progress(self.json)
+        result = run_arena(
+            arena,
+            self.root,
+            known=known,
+            engine=engine_named(self.engine, options),
+            minutes=self.minutes,
+            progress=shown,
+            report=None if shown or self.json else lambda line: print(printable(line), flush=True),
+        )
+        page = self._write_page(self.root / "arenas" / arena.name / "page.html", result.table)
+        if self.json:
+            print(json.dumps({"runs": dict(result.states), "cells": result.table.rows()}, indent=2))
+        else:
+            print_table(_rows(result.table))
+            print(printable(result.table.summary()))
+            ended = ", ".join(f"{number} {state}" for state, number in result.states.items() if number)
+            print(f"Runs: {ended or 'all done before'}.")
+            print(f"Page: {page}")
+        for failed in result.failed:
+            print_error(f"Failed: {failed}")
+        return 1 if result.failed else 0
+
+    def _known(self, arena: Arena) -> ArenaTable | None:
+        if not self._file(arena).exists():
+            return None
+        from mnemoscope.arena.result import ArenaTable
+
+        return ArenaTable.load(self._file(arena))
+
+    def _file(self, arena: Arena) -> Path:
+        return self.results / f"{arena.name}.json"
+
+    def _write_page(self, path: Path, table: ArenaTable) -> Path:
+        from mnemoscope.arena.page import write_arena_page
+
+        return write_arena_page(path, table, self.root, self.command)
+
+    def _print_status(self, table: ArenaTable, sizes: dict[tuple[str, str], int]) -> None:
+        from mnemoscope.arena.status import status_rows
+
+        rows = status_rows(table, sizes)
+        if self.json:
+            print(json.dumps(rows, indent=2))
+        else:
+            print_table(rows)
+
+
+def _rows(table: ArenaTable) -> list[dict[str, Any]]:
+    """Return the table as rows of text: accuracy and spread by network and task."""
+    rows = []
+    for name in table.ranking():
+        row = {"network": name}
+        for task in table.tasks:
+            cell = table.cell(name, task)
+            spread = "" if cell.reach is None else f" ± {cell.reach:.3f}"
+            row[task] = "" if cell.accuracy is None else f"{cell.accuracy:.3f}{spread}"
+        rows.append(row)
+    return rows

@@ -1,0 +1,358 @@
+"""The runs of an arena: sizes, tuning, slices that resume, results, energy, and the command."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+
+from mnemoscope.arena import ArenaTable, TrainedRun, add_networks, read_arena
+from mnemoscope.arena.definition import Entrant, Match, arena_names
+from mnemoscope.arena.energy import FILE, NVML, EnergyMeter, measured_joules
+from mnemoscope.arena.measurement import run_entry
+from mnemoscope.arena.plan import chosen_rate, matched_sizes, planned_runs
+from mnemoscope.arena.runner import collect_runs, run_arena
+from mnemoscope.arena.status import status_rows
+from mnemoscope.cli import main
+from mnemoscope.engines import Local, Outcome
+from mnemoscope.networks import count_parameters, count_state, find_size
+from mnemoscope.training import build_model, build_task
+from mnemoscope.training.callbacks import StartInfo, StepInfo
+from mnemoscope.training.run_folder import RunFolder
+from tests.slow import SLOW
+
+TINY = read_arena("tiny")
+SETTINGS = {"steps": 4, "evaluate_every": 2, "batch_size": 4, "evaluate_batches": 1}
+ARENA = replace(
+    TINY.part(["gru", "deltanet"], ["parity"]),
+    tasks=tuple(replace(task, settings=SETTINGS) for task in TINY.part(tasks=["parity"]).tasks),
+)
+"""Two networks on one task: two rates and two seeds each, in milliseconds."""
+SIZES = {("gru", "parity"): 14, ("deltanet", "parity"): 22}
+"""Hidden sizes of these networks."""
+
+
+def counted(arena, planned):
+    config = planned.config
+    task = build_task(config)
+    model = build_model(config, task)
+    return count_parameters(model), count_state(model.cell, len(task.batch(1, 0, 0).mask))
+
+
+def test_the_size_is_the_best_of_all_sizes():
+    for power, multiple in ((1, 1), (1.5, 2), (2, 8)):
+        for target in (1, 7, 100, 999):
+            sizes = range(multiple, 1100, multiple)
+            best = min(abs(int(size**power) - target) for size in sizes)
+            for start in (None, multiple, 40 * multiple):
+                found = find_size(lambda size: int(size**power), target, multiple, start)  # noqa: B023
+                assert abs(int(found**power) - target) == best
+
+
+def test_networks_of_an_arena_have_about_as_many_parameters():
+    assert matched_sizes(ARENA) == SIZES
+    for planned, _ in planned_runs(TINY, matched_sizes(TINY), ()):
+        assert counted(TINY, planned)[0] == pytest.approx(1500, rel=TINY.match.tolerance)
+
+
+def test_networks_of_an_arena_can_have_about_as_many_numbers_in_the_state():
+    arena = replace(ARENA, match=Match(state=64, tolerance=0.2))
+    sizes = {
+        planned.network: counted(arena, planned)[1] for planned, _ in planned_runs(arena, matched_sizes(arena), ())
+    }
+    assert sizes == {"gru": 64, "deltanet": 64}
+
+
+def test_a_size_that_no_network_has_is_an_error_with_the_closest_one():
+    gru = replace(ARENA.networks[0], multiple=64)
+    with pytest.raises(
+        ValueError, match="'gru' cannot have about 1,500 parameters on the task 'parity': it comes closest"
+    ):
+        matched_sizes(replace(ARENA, networks=(gru,)))
+
+
+@SLOW
+@pytest.mark.parametrize("name", arena_names())
+def test_every_arena_of_the_package_can_be_planned(name):
+    arena = read_arena(name)
+    runs = list(planned_runs(arena, matched_sizes(arena), ()))
+    assert len({planned.config.hash for planned, _ in runs}) == len(runs)
+    for task in {planned.task.name: planned for planned, _ in runs}.values():
+        for span in task.task.longer:
+            build_task(task.config).at(span).batch(2, 0, 0, "validation")
+
+
+def test_the_arena_of_the_results_is_as_large_as_promised():
+    arena = read_arena("memory")
+    assert len(arena.networks) >= 16
+    assert len(arena.tasks) >= 12
+    assert len(arena.seeds) == 3
+    assert 100_000 <= arena.match.target <= 1_000_000
+
+
+def tuned(rate, accuracy, steps=100, loss=0.1):
+    return TrainedRun("gru", "parity", 0, rate, 8, 100, 8, "-", 0, accuracy, loss, steps)
+
+
+@pytest.mark.parametrize(
+    ("runs", "best"),
+    [
+        ([tuned(0.1, 0.6), tuned(0.2, 0.9), tuned(0.3, 0.8)], 0.2),
+        ([tuned(0.1, 0.9, loss=0.3), tuned(0.2, 0.9, loss=0.2)], 0.2),
+        ([tuned(0.1, 0.9995, steps=90), tuned(0.2, 0.999, steps=80)], 0.2),  # both reached the target
+        ([tuned(0.1, None), tuned(0.2, 0.1)], 0.2),
+        ([tuned(0.1, None)], None),
+    ],
+)
+def test_the_rate_of_the_most_accurate_tuning_run_is_chosen(runs, best):
+    assert chosen_rate(runs, target=0.999) == best
+
+
+def test_an_arena_tunes_first_and_repeats_nothing(tmp_path):
+    ended = []
+    first = run_arena(ARENA, tmp_path, progress=False, report=ended.append)
+    assert first.states == {"finished": 8, "interrupted": 0, "failed": 0, "left": 0}
+    assert all("seed 0" in line for line in ended[:4])
+    assert not any("seed 0" in line for line in ended[4:])
+    for network in ("gru", "deltanet"):
+        cell, tuning = first.table.cell(network, "parity"), first.table.tuning_runs(network, "parity")
+        assert {run.learning_rate for run in tuning} == {0.005, 0.02}
+        assert cell.learning_rate == chosen_rate(tuning)
+        assert [run.seed for run in cell.runs] == [1, 2]
+        assert len(cell.longer) == 2
+        run = cell.runs[0]
+        folder = RunFolder(tmp_path / "arenas" / "tiny" / f"{network}.parity" / run.hash)
+        model, _, config = folder.load_model()
+        assert (config.hidden_size, config.seed, run.parameters) == (run.hidden_size, 1, count_parameters(model))
+        assert run.accuracy == pytest.approx(folder.read_result().scores["accuracy"], rel=1e-4)
+        assert run.curve == pytest.approx([line["accuracy"] for line in folder.read_metrics()], abs=1e-3)
+        assert run.state == count_state(model.cell)
+    again = run_arena(ARENA, tmp_path, progress=False)
+    assert sum(again.states.values()) == 0
+    assert again.table == first.table
+    elsewhere = run_arena(ARENA, tmp_path / "empty", known=first.table, progress=False)
+    assert sum(elsewhere.states.values()) == 0
+    assert elsewhere.table == first.table
+
+
+def test_runs_with_other_settings_than_the_arena_are_left_out(tmp_path):
+    table = run_arena(ARENA, tmp_path, progress=False).table
+    changed = replace(ARENA, training={**ARENA.training, "clip": 0.5})
+    assert len(collect_runs(ARENA, None, table).runs) == 8
+    assert collect_runs(changed, tmp_path, table).runs == ()
+
+
+class Interrupting(Local):
+    """Run the first jobs in this process; the time is over after `number` of them."""
+
+    def __init__(self, number):
+        self.number, self.started = number, []
+
+    def events(self, jobs, seconds=None):
+        for job in jobs[: self.number]:
+            self.started.append(job)
+            job.run()
+            yield Outcome(job, 1.0)
+        self.number = 0
+
+
+def test_a_slice_leaves_the_rest_to_the_next_one(tmp_path):
+    engine = Interrupting(3)
+    result = run_arena(ARENA, tmp_path, engine=engine, minutes=9, progress=False)
+    assert result.states["finished"] == 3
+    assert result.states["left"] == 3  # a rate of the second network, and the seeds of the first one
+    assert all(job.least_seconds == ARENA.tasks[0].seconds for job in engine.started)
+    rows = status_rows(result.table, matched_sizes(ARENA))
+    assert [(row["task"], row["runs done"], row["left"]) for row in rows] == [("parity", 3, 5), ("all", 3, 5)]
+    rest = run_arena(ARENA, tmp_path, progress=False)
+    assert rest.states["finished"] == 5
+    assert status_rows(rest.table, matched_sizes(ARENA))[-1]["left"] == 0
+
+
+def test_minutes_need_an_engine_with_a_clock():
+    with pytest.raises(ValueError, match="minutes limits the engine local"):
+        run_arena(ARENA, minutes=9, progress=False)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="for machines without a GPU")
+def test_an_arena_for_a_gpu_fails_early_without_one():
+    with pytest.raises(ValueError, match="trains on a GPU, and torch finds none here"):
+        run_arena(ARENA.on("cuda"), progress=False)
+
+
+def test_a_run_that_does_not_stay_finite_is_recorded_and_fills_no_cell(tmp_path):
+    relu = Entrant("relu", "elman", "plain", {"nonlinearity": "relu"}, multiple=2)
+    arena = replace(ARENA, networks=(relu,), tuning=replace(ARENA.tuning, learning_rates=(1e25,)))
+    table = run_arena(arena, tmp_path, progress=False).table
+    assert [run.accuracy for run in table.runs] == [None]
+    assert "did not stay finite" in table.cell("relu", "parity").reason
+    assert status_rows(table, matched_sizes(arena))[-1]["left"] == 0
+
+
+class Counters:
+    """A GPU with a given power that is shared by some processes."""
+
+    def __init__(self, watts, processes):
+        self.now, self.watts, self.shared = 0.0, watts, processes
+
+    def joules(self):
+        return 1000 + self.watts * self.now
+
+    def processes(self):
+        return self.shared
+
+
+def train_with(meter, gpu, folder, steps):
+    config = next(planned_runs(ARENA, SIZES, ()))[0].config
+    model = build_model(config, build_task(config))
+    meter.on_start(StartInfo(config, folder, [], 0.0))
+    for step in range(steps):
+        gpu.now += 0.25
+        meter.on_step(StepInfo(step, 0.0, None, model))
+    meter.close()
+
+
+def test_processes_share_the_energy_of_a_gpu_also_after_an_interruption(tmp_path):
+    gpu = Counters(watts=600, processes=30)
+    for _ in range(2):
+        train_with(EnergyMeter(gpu, clock=lambda: gpu.now), gpu, tmp_path, 41)
+        gpu.now += 100  # in between, the run does not train
+    assert measured_joules(tmp_path, seconds=20.5) == pytest.approx(20.5 * 600 / 30)
+    assert measured_joules(tmp_path, seconds=41) == pytest.approx(41 * 600 / 30)  # half of the time was not recorded
+
+
+def test_energy_is_unknown_if_the_gpu_does_not_report_it(tmp_path):
+    gpu = Counters(watts=600, processes=None)
+    train_with(EnergyMeter(gpu, clock=lambda: gpu.now), gpu, tmp_path, 10)
+    assert json.loads((tmp_path / FILE).read_text())["joules"] is None
+    assert measured_joules(tmp_path, 1.0) is None
+    (tmp_path / "cpu").mkdir()
+    train_with(EnergyMeter(None), gpu, tmp_path / "cpu", 10)
+    assert measured_joules(tmp_path / "cpu", 1.0) is None
+
+
+class Library:
+    """The functions of NVIDIA's management library that are called."""
+
+    def __init__(self, energy_answer=0):
+        self.energy_answer = energy_answer
+
+    def nvmlInit_v2(self):
+        return 0
+
+    def nvmlDeviceGetHandleByUUID(self, identifier, device):
+        return 0 if identifier == b"GPU-1" else 6
+
+    def nvmlDeviceGetTotalEnergyConsumption(self, device, value):
+        value._obj.value = 2500
+        return self.energy_answer
+
+    def nvmlDeviceGetComputeRunningProcesses_v3(self, device, number, infos):
+        number._obj.value = 7
+        return 7  # too little memory for the list
+
+
+def test_the_counters_of_a_gpu_are_read_from_the_library_of_its_driver():
+    counters = NVML("GPU-1", Library())
+    assert (counters.joules(), counters.processes()) == (2.5, 7)
+    assert NVML("GPU-1", Library(energy_answer=3)).joules() is None
+    with pytest.raises(OSError, match="error 6"):
+        NVML("GPU-2", Library())
+
+
+@pytest.fixture
+def arena_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.toml").write_text(
+        """
+        name = "mine"
+        seeds = [1]
+        match = { parameters = 400, tolerance = 0.5 }
+        tuning = { learning_rates = [0.01] }
+        training = { steps = 2, evaluate_every = 1, batch_size = 4, evaluate_batches = 1 }
+        [[network]]
+        name = "gru"
+        cell = "gru"
+        kind = "gated"
+        multiple = 2
+        [[task]]
+        name = "parity"
+        task = "parity"
+        task_options = { longest = 8, test_shortest = 3, test_longest = 8 }
+        seconds = 1
+        """
+    )
+    return tmp_path / "mine.toml"
+
+
+def test_the_command_runs_collects_and_writes_the_page(arena_file, capsys):
+    assert main(["arena", "mine.toml", "--engine", "here"]) == 0
+    out = capsys.readouterr().out
+    assert "1 networks x 1 tasks x 1 seeds" in out
+    assert "Runs: 2 finished." in out
+    assert "cards/gru.html" not in (arena_file.parent / "runs/arenas/mine/page.html").read_text()
+    (arena_file.parent / "cards").mkdir()
+    (arena_file.parent / "cards/gru.html").write_text("a memory card")
+    assert main(["arena", "mine.toml", "--collect", "--page", "page.html", "--markdown", "table.md", "--status"]) == 0
+    collected = ArenaTable.load("results/arena/mine.json")
+    assert len(collected.runs) == 2
+    page = (arena_file.parent / "page.html").read_text()
+    assert 'href="cards/gru.html"' in page
+    run = collected.cell("gru", "parity").runs[0].hash
+    assert f'href="runs/arenas/mine/gru.parity/{run}/"' in page
+    assert "| gru |" in (arena_file.parent / "table.md").read_text()
+    capsys.readouterr()
+    assert main(["arena", "mine.toml", "--root", "nowhere", "--status", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[-1]["left"] == 0  # the results have all runs
+
+
+@pytest.mark.usefixtures("arena_file")
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["tinny"], "There is no arena 'tinny'. Did you mean 'tiny'?"),
+        (["nowhere.toml"], "There is no file nowhere.toml."),
+        (["mine.toml", "--networks", "gur"], "The arena has no network 'gur'. Did you mean 'gru'?"),
+        (["mine.toml", "--status", "--tasks", "parity"], "--networks and --tasks choose what to run"),
+        (["mine.toml", "--engine", "here", "--processes", "3"], "--processes is for the engine local"),
+    ],
+)
+def test_a_wrong_request_is_explained(words, message, capsys):
+    assert main(["arena", *words]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_run_that_fails_is_run_again_and_leaves_its_log_beside_its_folder(tmp_path, monkeypatch):
+    arena = ARENA.part(["gru"])
+    monkeypatch.setattr("mnemoscope.arena.measurement.train_or_diverge", lambda *_: 1 / 0)
+    result = run_arena(arena, tmp_path, progress=False)
+    assert result.states["failed"] == 2
+    assert "ZeroDivisionError" in result.failed[0]
+    assert len(list(tmp_path.glob("arenas/tiny/gru.parity/*.failed.log"))) == 2
+    monkeypatch.undo()
+    assert run_arena(arena, tmp_path, progress=False).states["finished"] == 4
+    assert not list(tmp_path.glob("arenas/tiny/gru.parity/*.failed.log"))
+
+
+def test_a_job_that_has_ended_returns_at_once(tmp_path):
+    planned = next(planned_runs(ARENA, matched_sizes(ARENA), ()))[0]
+    folder = planned.config.folder(tmp_path)
+    folder.mkdir(parents=True)
+    (folder / "trial.json").write_text("{}")
+    run_entry({**vars(planned.config)}, [], "", str(tmp_path))
+    assert [path.name for path in folder.iterdir()] == ["trial.json"]
+
+
+def test_a_file_adds_networks_to_an_arena(arena_file):
+    entry = '[[network]]\nname = "lstm"\ncell = "lstm"\nkind = "gated"\n'
+    file = arena_file.parent / "more.toml"
+    file.write_text(f'{entry}[[empty]]\nnetworks = ["lstm"]\ntasks = ["parity"]\nreason = "not yet"')
+    larger = add_networks(read_arena(arena_file), file)
+    assert [each.name for each in larger.networks] == ["gru", "lstm"]
+    assert larger.reason_empty("lstm", "parity") == "not yet"
+    file.write_text("seeds = [1]")
+    with pytest.raises(ValueError, match=r"must have tables \[\[network\]\]"):
+        add_networks(read_arena(arena_file), file)
+    file.write_text(entry.replace("lstm", "gru"))
+    with pytest.raises(ValueError, match="needs networks, each once"):
+        add_networks(read_arena(arena_file), file)
