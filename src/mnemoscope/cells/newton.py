@@ -114,10 +114,11 @@ def run_newton(
 
 
 def solve(
-    steps: FlatSteps, start: Float[Tensor, "batch size"], options: Newton
+    steps: FlatSteps, start: Float[Tensor, "batch size"], options: Newton, time: int | None = None
 ) -> tuple[Float[Tensor, "time batch size"], Outcome]:
-    """Return the states after all steps, window by window, and the result of the iteration."""
-    time, length = steps.shape[0], options.window or steps.window(options.jacobian == "diagonal")
+    """Return the states after all steps, or the first `time`, window by window, and the result of the iteration."""
+    time = steps.shape[0] if time is None else time
+    length = options.window or steps.window(options.jacobian == "diagonal")
     windows, counts, residuals = [], [0], [0.0]
     for first in range(0, time if start.numel() else 0, length):
         states, outcome = _solve_window(steps, start, first, min(first + length, time), options)

@@ -193,7 +193,8 @@ def _not_converged(outcome: Outcome, tolerance: float, time: int) -> str:
     return (
         f"Newton's method did not converge in {outcome.iterations} iterations: {outcome.solved} of {time} steps are "
         f"solved, and the residual is {outcome.residual:.1e}, above the tolerance of {tolerance:.1e}. The sequence is "
-        f"run step by step instead. Pass Newton(iterations=..., damping=...) to try longer, or backend='auto'."
+        f"run step by step instead. ms.measure_predictability tells beforehand whether it converges; pass "
+        f"Newton(iterations=..., damping=...) to try longer, or backend='auto'."
     )
 
 

@@ -107,6 +107,10 @@ if TYPE_CHECKING:
         NoiseTolerance as NoiseTolerance,
         measure_noise_tolerance as measure_noise_tolerance,
     )
+    from mnemoscope.lenses.predictability import (
+        Predictability as Predictability,
+        measure_predictability as measure_predictability,
+    )
     from mnemoscope.lenses.principal_axes import (
         PrincipalComponents as PrincipalComponents,
         principal_components as principal_components,
