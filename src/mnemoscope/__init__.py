@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         tasks as tasks,
         training as training,
     )
+    from mnemoscope.arena import MemoryCard as MemoryCard, memory_card as memory_card
     from mnemoscope.base.groups import Group as Group, named_group as named_group
     from mnemoscope.base.trial_table import Condition as Condition, Epoch as Epoch, TrialTable as TrialTable
     from mnemoscope.base.version import __version__ as __version__

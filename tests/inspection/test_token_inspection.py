@@ -5,9 +5,9 @@ import torch
 
 import mnemoscope as ms
 from mnemoscope.inspection.gradients import task_gradients
+from mnemoscope.inspection.on_task import constant_dynamics
 from mnemoscope.inspection.options import InspectionOptions
 from mnemoscope.inspection.page import LoadedRun, constant_token, page_of_run
-from mnemoscope.inspection.run import _dynamics
 from mnemoscope.inspection.text import input_labels
 from mnemoscope.lenses.behaviour.figure import draw_behaviour
 from mnemoscope.tasks import Parity
@@ -41,7 +41,7 @@ def test_behaviour_influence_and_gradients_take_tokens(run):
 
 def test_the_constant_input_is_a_token(run):
     embedded = run.model.encode.weight.detach().double()
-    dynamics = _dynamics(run)
+    dynamics = constant_dynamics(run)
     assert torch.equal(dynamics.input[0].double(), embedded[1])  # the bit 0
     assert ("Constant input", "the token 1 (0)") in page_of_run(run, dynamics).facts
     assert constant_token(run.task, InspectionOptions(input=(2.0,))) == 2

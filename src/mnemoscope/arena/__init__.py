@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 from mnemoscope.base.lazy_imports import lazy_attributes
 
 if TYPE_CHECKING:
+    from mnemoscope.arena.card.build import memory_card as memory_card
+    from mnemoscope.arena.card.result import MemoryCard as MemoryCard
     from mnemoscope.arena.cell import ArenaCell as ArenaCell, TrainedRun as TrainedRun
     from mnemoscope.arena.definition import (
         Arena as Arena,

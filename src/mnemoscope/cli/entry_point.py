@@ -20,6 +20,7 @@ from mnemoscope.base.suggestions import did_you_mean
 from mnemoscope.base.terminal import printable
 from mnemoscope.base.version import __version__
 from mnemoscope.cli.arena import RunArena
+from mnemoscope.cli.card import Card
 from mnemoscope.cli.cite import Cite
 from mnemoscope.cli.command_options import check_option_names, name_options, option_names
 from mnemoscope.cli.commands import Demo, RunStudy, Train
@@ -41,6 +42,7 @@ DESCRIPTION = """Build recurrent networks, train them on memory tasks, and see w
     mnemoscope train flipflop --cell gru       train a network: a preset, then the settings to change
     mnemoscope inspect runs/flipflop/<hash>    find the fixed points of a trained run, write a page
     mnemoscope inspect net.pt --network gru    the same for the weights of your torch.nn.GRU
+    mnemoscope card runs/flipflop/<hash>       make its memory card: one standard page, as HTML, JSON, PDF and SVG
     mnemoscope compare runs/flipflop/*         measure whether trained networks compute in the same way
     mnemoscope recording rates.npz             components, rotations and selective units of a recording
     mnemoscope fit rates.npz                   fit a network to a recording, find its fixed points, write a page
@@ -60,6 +62,7 @@ _COMMANDS = {
     "train": Train,
     "sweep": RunSweep,
     "inspect": Inspect,
+    "card": Card,
     "compare": CompareRuns,
     "recording": DescribeRecording,
     "fit": FitRecording,

@@ -55,6 +55,8 @@ class Duration:
     parts: list[Callable[[], Section | list[Section]]] = field(default_factory=list)
     """Functions that draw a section, or several."""
     lenses: list[str] = field(default_factory=list)
+    reasons: dict[str, str] = field(default_factory=dict)
+    """Why a lens was not applied, by the title of its section."""
 
     def sections(self) -> list[Section]:
         """Return the sections of the page."""
@@ -68,6 +70,7 @@ class Duration:
 
     def explain(self, title: str, reason: str) -> None:
         """Add a section that gives the reason why a lens was not applied."""
+        self.reasons[title] = reason
         self.parts.append(partial(Section, title, reason, ""))
 
     @property

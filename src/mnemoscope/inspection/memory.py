@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
@@ -30,24 +33,53 @@ def memory_sections(network: InspectedNetwork) -> list[Section]:
     return [] if section is None else [section]
 
 
-def memory_section(dynamics: Dynamics, fp: FixedPoints) -> Section | None:
-    """Return the section on memory at the stable point that most starts reached; None without a stable point."""
+@dataclass(frozen=True)
+class MemoryAtPoint:
+    """Fisher memory near a stable fixed point, for signals of the first inputs that reach the state."""
+
+    point: int
+    """Number of the point, the stable one that most starts reached."""
+    state: Float[Tensor, " size"]
+    lags: int
+    memories: Mapping[int, FisherMemory]
+    """The memory of each input, by its number."""
+
+
+def memory_at_point(dynamics: Dynamics, fp: FixedPoints) -> MemoryAtPoint | str:
+    """Return the memory at the stable point that most starts reached, or why it has no meaning, as a sentence.
+
+    Raise ValueError if it cannot be computed.
+    """
     stable = [point for point, kind in enumerate(fp.kind) if kind == "stable"]
-    if dynamics.continuous or not stable:
-        return None
+    if dynamics.continuous:
+        return "The network is a flow in continuous time."
+    if not stable:
+        return "No stable fixed point was found."
     point = max(stable, key=lambda index: int(fp.reached[index]))
     state = fp.states[point]
     slowest = float(fp.time_constants[point].max())
     lags = int(min(max(3 * slowest, FEWEST_LAGS), MOST_LAGS))
     reached = dynamics.input_jacobian(state[None].to(dynamics.dtype)).any(0).nonzero().flatten().tolist()
     features = reached[: len(CURVE_COLOURS)]
+    if not features:
+        return f"No input changes the state near point {point}."
     try:
         memories = {feature: fisher_memory(dynamics, feature, state=state, lags=lags) for feature in features}
     except (ValueError, OverflowError) as error:
-        return Section(TITLE, f"The memory at point {point} cannot be computed: {error}", "")
-    if not memories:
+        raise ValueError(f"The memory at point {point} cannot be computed: {error}") from error
+    return MemoryAtPoint(point, state, lags, memories)
+
+
+def memory_section(dynamics: Dynamics, fp: FixedPoints) -> Section | None:
+    """Return the section on memory at the stable point that most starts reached; None without such memory."""
+    try:
+        found = memory_at_point(dynamics, fp)
+    except ValueError as error:
+        return Section(TITLE, str(error), "")
+    if isinstance(found, str):
         return None
-    published, remark = _published(dynamics, state, features, lags)
+    point, state, memories = found.point, found.state, found.memories
+    published, remark = _published(dynamics, state, list(memories), found.lags)
     linearised = matrix_cell(dynamics, state)
     units = "every unit" if linearised is None or linearised.queue is None else "every unit of the newest matrix"
     lead = (
@@ -80,13 +112,13 @@ def _published(
     )
 
 
-def _totals(memories: dict[int, FisherMemory]) -> str:
+def _totals(memories: Mapping[int, FisherMemory]) -> str:
     return ", ".join(
         f"{format_number(float(memory.relative))} of input {feature}" for feature, memory in memories.items()
     )
 
 
-def _draw(memories: dict[int, FisherMemory], published: dict[int, FisherMemory]) -> Figure:
+def _draw(memories: Mapping[int, FisherMemory], published: dict[int, FisherMemory]) -> Figure:
     figure = new_figure(PHONE_WIDTH, 3.1)
     axes = figure.add_subplot()
     for name, (feature, memory) in zip(CURVE_COLOURS, memories.items(), strict=False):

@@ -120,7 +120,7 @@ def inspect(
     if cell.batch_first:
         model, cell = None if model is None else model.time_first(), cell.time_first()
     duration = _duration(trials, model, cell, readout, labels, options, wanted)
-    reason = _why_no_fixed_points(cell, options)
+    reason = why_not_searched(cell, options)
     if reason:
         refuse_fixed_point_options(options, reason)
         if contexts is not None or (lenses != "auto" and wanted("fixed-points")):
@@ -174,7 +174,8 @@ def _parts(network: Any, readout: Readout | None) -> tuple[Model | None, Cell, R
     return None, as_cell(network), readout
 
 
-def _why_no_fixed_points(cell: Cell, options: InspectionOptions) -> str:
+def why_not_searched(cell: Cell, options: InspectionOptions) -> str:
+    """Return why fixed points of a network are not searched for, as a sentence; "" if they are."""
     if isinstance(cell, TuringMachine) and is_large(cell):
         return "The state is too large for a list of fixed points; the page of a run shows those with equal slots."
     return why_no_fixed_points(cell) or why_no_search(cell, options)

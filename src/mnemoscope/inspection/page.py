@@ -8,6 +8,7 @@ from pathlib import Path
 
 from mnemoscope.cells import Cell, Model
 from mnemoscope.config.run_config import RunConfig
+from mnemoscope.inspection.on_task import NetworkOnTask, constant_token
 from mnemoscope.inspection.options import InspectionOptions
 from mnemoscope.lenses import Dynamics
 from mnemoscope.relational import SingleStepModel
@@ -25,6 +26,11 @@ class LoadedRun:
     task: Task
     config: RunConfig
     options: InspectionOptions
+
+    @property
+    def seed(self) -> int:
+        """Seed of the run and of its batches."""
+        return self.config.seed
 
 
 def page_of_run(run: LoadedRun, dynamics: Dynamics | None = None) -> NetworkPage:
@@ -49,7 +55,7 @@ def page_of_run(run: LoadedRun, dynamics: Dynamics | None = None) -> NetworkPage
             ("Loss", f"{result.loss:.2e} after {result.steps:,} steps ({result.baseline:.2e} {task.baseline_label})"),
             *((name.capitalize(), _describe_score(name, value, task)) for name, value in result.scores.items()),
             ("Seed", f"{config.seed}"),
-            *([] if dynamics is None else [("Constant input", _describe_constant(run, dynamics))]),
+            *([] if dynamics is None else [("Constant input", describe_constant(run, dynamics))]),
         ],
         curve=RunFolder(run.folder).read_metrics(),
         baseline=result.baseline,
@@ -58,18 +64,8 @@ def page_of_run(run: LoadedRun, dynamics: Dynamics | None = None) -> NetworkPage
     )
 
 
-def constant_token(task: TokenTask, options: InspectionOptions) -> int:
-    """Return the token at which fixed points are searched for: the one of the options, or else the one of rest."""
-    given = [task.rest] if options.input is None else list(options.input)
-    if len(given) != 1 or given[0] not in range(task.input_size):
-        raise ValueError(
-            f"The inputs of this run are tokens, so that the constant input is one number from 0 to "
-            f"{task.input_size - 1}, but it is {', '.join(f'{number:g}' for number in given)}."
-        )
-    return int(given[0])
-
-
-def _describe_constant(run: LoadedRun, dynamics: Dynamics) -> str:
+def describe_constant(run: NetworkOnTask, dynamics: Dynamics) -> str:
+    """Return the constant input as text; of a task on tokens, the token."""
     if not isinstance(run.task, TokenTask):
         return describe_input(dynamics)
     token = constant_token(run.task, run.options)

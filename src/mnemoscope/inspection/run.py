@@ -29,8 +29,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mnemoscope.base.array_types import Float, Num
-from mnemoscope.cells import run_with_cache
+from mnemoscope.base.array_types import Num
 from mnemoscope.inspection.attention import inspect_attention, why_no_fixed_points
 from mnemoscope.inspection.behaviour import behaviour_sections, gradient_section
 from mnemoscope.inspection.closed_loop import inspect_loops, loops_section
@@ -40,8 +39,9 @@ from mnemoscope.inspection.gradients import gradients_before_and_after
 from mnemoscope.inspection.interference import inspect_interference, interference_section
 from mnemoscope.inspection.intervention import Interventions, inspect_interventions, interventions_section
 from mnemoscope.inspection.mechanism import TRAJECTORIES, inspect_mechanism, sample_states
+from mnemoscope.inspection.on_task import constant_dynamics, visited_states
 from mnemoscope.inspection.options import DEFAULT_OPTIONS, InspectionOptions, refuse_fixed_point_options
-from mnemoscope.inspection.page import LoadedRun, constant_token, page_of_run
+from mnemoscope.inspection.page import LoadedRun, page_of_run
 from mnemoscope.inspection.past_inputs import why_no_search
 from mnemoscope.inspection.populations import inspect_populations
 from mnemoscope.inspection.problems import inspect_problems
@@ -55,7 +55,7 @@ from mnemoscope.inspection.tracking import inspect_tracking, tracking_section
 from mnemoscope.inspection.trials import TrialFindings, contexts_of, inspect_trials, trials_section
 from mnemoscope.inspection.uses import add_citations
 from mnemoscope.inspection.variables import inspect_variables, variables_section
-from mnemoscope.lenses import Dynamics, Loops, Variables, record_behaviour
+from mnemoscope.lenses import Loops, Variables, record_behaviour
 from mnemoscope.lenses.result import Result
 from mnemoscope.lenses.tape import find_uniform_fixed_points, make_uniform
 from mnemoscope.memory.attention import Attentive
@@ -63,7 +63,7 @@ from mnemoscope.memory.tape import TuringMachine
 from mnemoscope.relational import SingleStepModel
 from mnemoscope.report import NetworkPage, Section, sentences
 from mnemoscope.report.markup import check_report_extra
-from mnemoscope.tasks import RelationalSequence, TokenTask, WordProblem
+from mnemoscope.tasks import RelationalSequence, WordProblem
 from mnemoscope.training import RunFolder, load_model
 
 BATCH = 64
@@ -132,8 +132,8 @@ def _inspect_machine(run: LoadedRun) -> Inspection:
 
 def _inspect_large_machine(run: LoadedRun, tape: TapeFindings) -> Inspection:
     """Inspect a machine with a large state, whose page lists only the fixed points on a uniform tape."""
-    dynamics = _dynamics(run)
-    visited = _visited_states(run, dynamics, tape.batch.inputs).flatten(0, 1)
+    dynamics = constant_dynamics(run)
+    visited = visited_states(run.model, dynamics, tape.batch.inputs).flatten(0, 1)
     starts = sample_states(visited, POOL, run.options.seed)
     points = find_uniform_fixed_points(dynamics, starts, seed=run.options.seed, progress=run.options.progress)
     sections = [uniform_fixed_points_section(points), tape.section()]
@@ -145,11 +145,11 @@ def _inspect_large_machine(run: LoadedRun, tape: TapeFindings) -> Inspection:
 def _inspect_recurrent(run: LoadedRun, tape: TapeFindings | None = None) -> Inspection:
     """Inspect a network by its fixed points, and by its tape if one is given."""
     by_task = contexts_of(run)
-    contexts = by_task or {"constant input": _dynamics(run)}
+    contexts = by_task or {"constant input": constant_dynamics(run)}
     dynamics = next(iter(contexts.values()))
     # the page shows the network on its task, and the search starts from the states that it visits there
     batch = run.task.batch(BATCH, run.config.seed, 0, "test")
-    visited = _visited_states(run, dynamics, batch.inputs)
+    visited = visited_states(run.model, dynamics, batch.inputs)
 
     def with_uniform_tapes(starts: Tensor) -> Tensor:
         return starts if tape is None else torch.cat([starts, make_uniform(dynamics, starts)])
@@ -314,19 +314,3 @@ def _against_baseline(run: LoadedRun) -> str:
     if not result.loss >= result.baseline:
         return ""
     return f"Its loss of {result.loss:.3g} is not below the {result.baseline:.3g} reached {run.task.baseline_label}."
-
-
-def _dynamics(run: LoadedRun) -> Dynamics:
-    """Return the trained cell at the constant input of the options; for tokens, at that token or the one of rest."""
-    constant = run.options.constant_input()
-    if isinstance(run.task, TokenTask):
-        constant = torch.tensor(constant_token(run.task, run.options))
-    return Dynamics(run.model.cell, None if constant is None else run.model.encode(constant[None])[0])
-
-
-def _visited_states(
-    run: LoadedRun, dynamics: Dynamics, inputs: Num[Tensor, "time batch ..."]
-) -> Float[Tensor, "time batch size"]:
-    """Return the flat states that the network visits along inputs."""
-    with torch.no_grad():
-        return run_with_cache(dynamics.cell, run.model.encode(inputs).to(dynamics.input))[1].flat()

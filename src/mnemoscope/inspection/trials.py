@@ -16,6 +16,7 @@ from torch import Tensor
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE
 from mnemoscope.inspection.held_values import HeldIn, held_in, held_sentence
+from mnemoscope.inspection.on_task import NetworkOnTask
 from mnemoscope.inspection.page import LoadedRun
 from mnemoscope.inspection.production import speed_on_task, speed_sentence
 from mnemoscope.lenses import (
@@ -89,7 +90,7 @@ class TrialFindings:
         return ["activity", *(name for name, result in used.items() if result is not None)]
 
 
-def contexts_of(run: LoadedRun) -> dict[str, Dynamics]:
+def contexts_of(run: NetworkOnTask) -> dict[str, Dynamics]:
     """Return the network at the mean input of the epoch in which the task holds a value, for each context.
 
     Empty for other tasks, and for those with more contexts than are analysed.
@@ -129,7 +130,7 @@ def inspect_trials(
 
 
 @torch.no_grad()
-def _recording(run: LoadedRun, task: TrialTask) -> Recording:
+def _recording(run: NetworkOnTask, task: TrialTask) -> Recording:
     trials = task.grid()
     return record_activity(run.model, trials.batch.inputs, trials.table)
 

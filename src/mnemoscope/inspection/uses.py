@@ -40,7 +40,7 @@ def parts_of(model: nn.Module) -> list[Use]:
 
 
 def uses_of_run(folder: str | Path) -> list[Use]:
-    """Return the uses of the configuration of a run, and the lenses of its page, if any."""
+    """Return the uses of the configuration of a run, and the lenses of its page and of its memory card, if any."""
     folder = Path(folder)
     config = RunFolder(folder).read_config()
     if re.fullmatch("[0-9a-f]{10}", folder.resolve().name) and folder.resolve().name != config.hash:
@@ -48,17 +48,20 @@ def uses_of_run(folder: str | Path) -> list[Use]:
             f"{folder / 'config.toml'} does not have the settings that its folder is named after: it was truncated or "
             f"edited, so it is unknown what the run used."
         )
-    uses = uses_of_config(config)
-    page = folder / "page.html"
-    if not page.exists():
-        return uses
+    pages = {"inspect": folder / "page.html", "card": folder / "card.html"}
+    lenses = [lens for command, page in pages.items() if page.exists() for lens in _lenses_of_page(page, command)]
+    return [*uses_of_config(config), *(Use("lens", name) for name in dict.fromkeys(lenses))]
+
+
+def _lenses_of_page(page: Path, command: str) -> list[str]:
+    """Return the lenses that a page of a run lists; `command` makes such a page."""
     lenses = lenses_shown(read_bytes(page).decode(errors="replace"))
     if lenses is None:
         raise ValueError(
             f"{page} does not list its lenses: it was truncated, or made by another version of mnemoscope. Make it "
-            f"again with `mnemoscope inspect {folder}`."
+            f"again with `mnemoscope {command} {page.parent}`."
         )
-    return [*uses, *(Use("lens", name) for name in lenses)]
+    return lenses
 
 
 def add_citations(page: NetworkPage, lenses: Sequence[str], config: RunConfig | None = None) -> NetworkPage:

@@ -32,6 +32,7 @@ class Recall(BitTask):
     curriculum: str = ""
 
     span_label: ClassVar[str] = "number of items"
+    load_label: ClassVar[str] = "number of items"
     closed: ClassVar[bool] = False
     """Whether a mark also ends the query."""
 

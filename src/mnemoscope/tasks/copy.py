@@ -37,6 +37,7 @@ class Copy(GeneratedTask):
     curriculum: str = ""
 
     span_label: ClassVar[str] = "delay"
+    load_label: ClassVar[str] = "number of symbols"
 
     def __post_init__(self) -> None:
         if self.delay < 1:
@@ -56,6 +57,13 @@ class Copy(GeneratedTask):
 
     def at(self, delay: int, /) -> Copy:
         return replace(self, delay=delay, curriculum="")
+
+    @property
+    def largest_load(self) -> int:
+        return self.symbols
+
+    def with_load(self, symbols: int, /) -> Copy:
+        return replace(self, symbols=symbols, curriculum="")
 
     @property
     def length(self) -> int:
@@ -162,6 +170,10 @@ class TransferCopy(Copy):
 
     def at(self, delay: int, /) -> Copy:
         return Copy(delay, self.symbols, self.alphabet)
+
+    def with_load(self, symbols: int, /) -> Copy:
+        """Return the copy task with the delay of training and so many symbols."""
+        return Copy(self.delay, symbols, self.alphabet)
 
     def baseline(self) -> float:
         """Return the baseline of `Copy` with `test_delay`, at which the network is evaluated."""

@@ -38,6 +38,7 @@ class KeyValueRecall(GeneratedTask):
     apart: bool = False
 
     span_label: ClassVar[str] = "number of pairs"
+    load_label: ClassVar[str] = "number of pairs"
 
     def __post_init__(self) -> None:
         check_whole(2, keys=self.keys, values=self.values)

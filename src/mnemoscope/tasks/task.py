@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any, ClassVar, NamedTuple
@@ -88,6 +88,9 @@ class Task(ABC):
     network may be read out at these steps alone."""
     span_label: ClassVar[str] = ""
     """Name of the setting that lengthens the memory that the task needs: "delay", "length"; "" if it has none."""
+    load_label: ClassVar[str] = ""
+    """Name of the setting that increases how much must be held at once: "number of pairs"; "" if it has none. It may be
+    the span."""
 
     @property
     @abstractmethod
@@ -185,13 +188,28 @@ class Task(ABC):
         >>> {delay: task.delay for delay, task in Copy(delay=20).span_tests().items()}
         {5: 5, 10: 10, 20: 20, 30: 30, 40: 40, 80: 80}
         """
-        tests: dict[int, Task] = {}
-        for span in sorted({round(factor * self.longest_span) for factor in SPAN_FACTORS} - {0}):
-            try:
-                tests[span] = self.at(span)
-            except ValueError:  # fewer steps than symbols, or more items than there are different ones
-                continue
-        return tests
+        return _at_multiples(self.at, self.longest_span)
+
+    @property
+    def largest_load(self) -> int:
+        """The largest load in training; 0 for a task without one."""
+        return self.longest_span if self.load_label and self.load_label == self.span_label else 0
+
+    def with_load(self, load: int, /) -> Task:
+        """Return the task with this load in every split, such as more symbols than training shows.
+
+        >>> from mnemoscope.tasks import Copy
+        >>> task = Copy(delay=20, symbols=10)
+        >>> task.load_label, task.largest_load, task.with_load(15).symbols
+        ('number of symbols', 10, 15)
+        """
+        if self.load_label and self.load_label == self.span_label:
+            return self.at(load)
+        raise ValueError(f"{type(self).__name__} has no option for how much a network must hold at once.")
+
+    def load_tests(self) -> dict[int, Task]:
+        """Return the task at several loads, multiples of the largest in training, as `span_tests` has spans."""
+        return _at_multiples(self.with_load, self.largest_load)
 
     def stream(self, size: int, seed: int, start: int = 0, split: Split = "train") -> Iterator[Batch]:
         """Return an endless iterator over the batches `start`, `start + 1`, ..."""
@@ -288,6 +306,17 @@ class DataTask(Task):
     def folder(self) -> DataFolder:
         """Folder that is searched for the files."""
         return DataFolder.find(self.data)
+
+
+def _at_multiples(variant: Callable[[int], Task], trained: int) -> dict[int, Task]:
+    """Return the possible variants of a task at multiples of the trained value, in increasing order."""
+    tests: dict[int, Task] = {}
+    for value in sorted({round(factor * trained) for factor in SPAN_FACTORS} - {0}):
+        try:
+            tests[value] = variant(value)
+        except ValueError:  # fewer steps than symbols, or more items than there are different ones
+            continue
+    return tests
 
 
 FEW_CLASSES = 16

@@ -4,6 +4,7 @@ from mnemoscope.training.build import build_model as build_model, build_task as 
 from mnemoscope.training.callbacks import Callback as Callback, StartInfo as StartInfo, StepInfo as StepInfo
 from mnemoscope.training.evaluation import (
     evaluate as evaluate,
+    evaluate_loads as evaluate_loads,
     evaluate_spans as evaluate_spans,
     evaluate_tasks as evaluate_tasks,
 )
@@ -16,3 +17,9 @@ from mnemoscope.training.recording_fit import fit_network as fit_network
 from mnemoscope.training.result import NonFiniteLoss as NonFiniteLoss, TrainResult as TrainResult
 from mnemoscope.training.ridge_readout import fit_readout as fit_readout
 from mnemoscope.training.run_folder import RunFolder as RunFolder, load_model as load_model
+from mnemoscope.training.sequence_scores import (
+    Accuracy as Accuracy,
+    SequenceScores as SequenceScores,
+    evaluate_sequences as evaluate_sequences,
+    score_sequences as score_sequences,
+)

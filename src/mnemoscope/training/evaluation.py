@@ -12,6 +12,7 @@ from mnemoscope.cells import Model
 from mnemoscope.lenses import SpanScores
 from mnemoscope.tasks import Batch, Split, Task
 from mnemoscope.training.answers import answer
+from mnemoscope.training.sequence_scores import evaluate_sequences
 
 Name = TypeVar("Name", bound=Hashable)
 
@@ -116,9 +117,36 @@ def evaluate_spans(
     tests = task.span_tests() if tests is None else tests
     if not tests:
         raise ValueError(f"{type(task).__name__} has no option for how long a network must remember.")
-    scores = evaluate_tasks(model, tests, sequences=sequences, seed=seed)
-    accuracy = torch.tensor([scores[span]["accuracy"] for span in tests], dtype=torch.float64)
+    return _evaluate_variants(model, tests, task.span_label, task.longest_span, sequences, seed)
+
+
+def evaluate_loads(
+    model: Model, task: Task, tests: Mapping[int, Task] | None = None, *, sequences: int = 64, seed: int = 0
+) -> SpanScores:
+    """Return the accuracy at several loads: how much must be held at once; the arguments are as for spans.
+
+    >>> from mnemoscope.cells import GRU
+    >>> from mnemoscope.tasks import Copy
+    >>> scores = evaluate_loads(Model(GRU(10, 8), output_size=9), Copy(delay=4, symbols=4), sequences=4)
+    >>> scores.label, scores.spans.tolist(), scores.trained
+    ('number of symbols', [1, 2, 4, 6, 8, 16], 4)
+    """
+    tests = task.load_tests() if tests is None else tests
+    if not tests:
+        raise ValueError(f"{type(task).__name__} has no option for how much a network must hold at once.")
+    return _evaluate_variants(model, tests, task.load_label, task.largest_load, sequences, seed)
+
+
+def _evaluate_variants(
+    model: Model, tests: Mapping[int, Task], label: str, trained: int, sequences: int, seed: int
+) -> SpanScores:
+    device = next(model.parameters()).device
+    scores = [
+        evaluate_sequences(model, test, test.batch(sequences, seed, 0, "validation").to(device)).overall()
+        for test in tests.values()
+    ]
+    accuracy, low, high = torch.tensor(scores, dtype=torch.float64).T
     chances = [test.chance() for test in tests.values()]
     known = [chance for chance in chances if chance is not None]
     chance = torch.tensor(known, dtype=torch.float64) if len(known) == len(chances) else None
-    return SpanScores(task.span_label, torch.tensor(list(tests)), accuracy, task.longest_span, sequences, chance)
+    return SpanScores(label, torch.tensor(list(tests)), accuracy, trained, sequences, chance, low, high)

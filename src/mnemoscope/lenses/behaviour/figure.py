@@ -85,6 +85,9 @@ def draw_spans(scores: SpanScores, colours: Colours = LIGHT, *, figure: Any = No
     """Draw the accuracy at each span, with a vertical line at the longest span of training."""
     figure = new_figure(7, 3.2) if figure is None else figure
     axes = figure.add_subplot()
+    if scores.low is not None and scores.high is not None:
+        edges = (scores.low.numpy(), scores.high.numpy())
+        axes.fill_between(scores.spans.numpy(), *edges, color=colours["stable"], alpha=0.2, linewidth=0)
     axes.plot(scores.spans.numpy(), scores.accuracy.numpy(), color=colours["stable"], marker="o", markersize=5)
     axes.axvline(scores.trained, color=colours["muted"], linewidth=1, linestyle=(0, (1, 2)))
     if scores.chance is not None:

@@ -135,6 +135,10 @@ class SpanScores(Result):
     """Number of trials at each span."""
     chance: Float[Tensor, " spans"] | None = None
     """Accuracy of the best memoryless predictor at each span; None if it is not known."""
+    low: Float[Tensor, " spans"] | None = None
+    """Lower edge of the 95% interval over trials; None if it is not known."""
+    high: Float[Tensor, " spans"] | None = None
+    """Upper edge."""
 
     def summary(self) -> str:
         """Return the accuracy at the longest span of training and at the longest of all."""

@@ -58,7 +58,7 @@ class MeasuredInfluence(Result):
         known = curve.nan_to_num(nan=-1.0)
         if float(known.max()) <= 0:
             return f"Inputs do not change the {subject}."
-        last, longest = (int(lags.nonzero().max()) for lags in (known >= float(known.max()) / 2, known >= 0))
+        last, longest = last_half(curve)
         if last == 0 < longest:
             return f"One step later, an input changes the {subject} by less than half of its first effect."
         later = "1 step later" if last == 1 else f"{last} steps later"
@@ -80,6 +80,17 @@ class MeasuredInfluence(Result):
         return f"{text}; the state changes {_reach(self.state_curve)}."
 
 
+def last_half(curve: Float[Tensor, " lags"]) -> tuple[int, int]:
+    """Return the last lag at which a curve is at least half of its largest value, and the last lag that is known.
+
+    >>> last_half(torch.tensor([0.2, 1.0, 0.6, 0.1, torch.nan]))
+    (2, 3)
+    """
+    known = curve.nan_to_num(nan=-1.0)
+    last, longest = (int(lags.nonzero().max()) for lags in (known >= float(known.max()) / 2, known >= 0))
+    return last, longest
+
+
 def _by_lag(values: Float[Tensor, "sources time"], sources: Int[Tensor, " sources"]) -> Float[Tensor, " lags"]:
     shifted = torch.full_like(values, torch.nan)
     for row, step in enumerate(sources.tolist()):
@@ -93,8 +104,7 @@ def _reach(curve: Float[Tensor, " lags"]) -> str:
     largest, peak = float(known.max()), int(known.argmax())
     if largest == 0:
         return "not at all"
-    last = int((known >= largest / 2).nonzero().max())
-    longest = int((known >= 0).nonzero().max())
+    last, longest = last_half(curve)
     unit = "of the distance between trials"
     half = f"last at lag {last}" if last < longest else f"still at lag {longest}, the longest measured"
     return f"most at lag {peak}, by {largest:.0%} {unit}, and by at least half of that {half}"

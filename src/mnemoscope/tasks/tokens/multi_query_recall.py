@@ -45,6 +45,7 @@ class MultiQueryRecall(TokenTask):
     mixture: str = ""
 
     span_label: ClassVar[str] = "number of pairs"
+    load_label: ClassVar[str] = "number of pairs"
 
     def __post_init__(self) -> None:
         check_whole(1, pairs=self.pairs)

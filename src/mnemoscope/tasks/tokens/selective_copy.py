@@ -34,6 +34,7 @@ class SelectiveCopy(TokenTask):
     vocabulary: int = 16
 
     span_label: ClassVar[str] = "length"
+    load_label: ClassVar[str] = "number of data tokens"
 
     def __post_init__(self) -> None:
         check_whole(1, data=self.data)
@@ -51,6 +52,13 @@ class SelectiveCopy(TokenTask):
 
     def at(self, length: int, /) -> SelectiveCopy:
         return replace(self, length=length)
+
+    @property
+    def largest_load(self) -> int:
+        return self.data
+
+    def with_load(self, data: int, /) -> SelectiveCopy:
+        return replace(self, data=data)
 
     def label(self, token: int, /) -> str:
         return "m" if token == self.vocabulary - 1 else str(token)

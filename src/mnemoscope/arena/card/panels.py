@@ -1,0 +1,211 @@
+"""The panels of a memory card: the same axes and units on every card."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from mnemoscope.arena.card.answers import Answer, Line
+from mnemoscope.arena.card.failures import CHANCE, LENGTH, LOAD, NOISE
+from mnemoscope.arena.card.mechanism import OPERATOR_LINE as OPERATORS
+from mnemoscope.arena.card.remembered import OTHERS, OWN
+from mnemoscope.drawing.axes import mute_axes
+from mnemoscope.drawing.palette import Colours
+
+LONGEST_LAG, LARGEST_STATE = 1000.0, 1e6
+"""Ends of the axes of lags and of state sizes; larger values extend them by powers of ten."""
+PLANE = 1.25
+"""Largest real and imaginary part of the axes of eigenvalues; larger ones are counted below."""
+KIND_COLOURS = {"stable point": "stable", "saddle point": "saddle-1", "unstable point": "unstable", OPERATORS: "slow"}
+"""Colours of eigenvalues by the kind of their fixed point; others have that of a marginal one."""
+LINES = ("stable", "unstable", "saddle-1")
+"""Colours of the lines of a panel, in their order."""
+Panel = Callable[[Any, Answer, Colours, float], None]
+
+
+def draw_remembered(axes: Any, answer: Answer, colours: Colours, size: float) -> None:
+    """Draw skill against the size of the state: this network on its task, and the networks of an arena."""
+    others, own = answer.line(OTHERS), answer.line(OWN)
+    largest = max((x for line in answer.lines for x in line.x), default=1.0)
+    if others is not None:
+        axes.plot(others.x, others.y, "o", color=colours["path"], markersize=4)
+        for x, y, label in zip(others.x, others.y, others.labels, strict=True):
+            _name_point(axes, label, x, y, colours["muted"], size - 1)
+    if own is not None:
+        axes.plot(own.x, own.y, "D", color=colours["stable"], markersize=5, zorder=3)
+        if own.low:
+            axes.vlines(own.x, own.low, own.high, color=colours["stable"], linewidth=1.2)
+        _name_point(axes, "this network on its task", own.x[0], own.y[0], colours["stable"], size)
+    axes.axhline(0, color=colours["muted"], linewidth=0.7, linestyle=(0, (1, 2)))
+    _log_x(axes, LARGEST_STATE, largest)
+    axes.set(xlabel="numbers in the state", ylabel="skill: chance 0", ylim=(-0.2, 1.1))
+    axes.set_yticks([0, 0.5, 1])
+    _finish(axes, colours, size)
+    if not answer.lines:
+        _mark_empty(axes, colours, size)
+
+
+def draw_duration(axes: Any, answer: Answer, colours: Colours, size: float) -> None:
+    """Draw the effect of an input on outputs and state against the lag, relative to the largest effect."""
+    _draw_lags(axes, answer, colours)
+    axes.axhline(0.5, color=colours["muted"], linewidth=0.7, linestyle=(0, (1, 2)))
+    axes.set(xlabel="steps since the input", ylabel="effect / largest", ylim=(0, 1.08))
+    _finish(axes, colours, size, legend="upper right")
+
+
+def draw_amount(axes: Any, answer: Answer, colours: Colours, size: float) -> None:
+    """Draw how much of a past signal is left against the lag: of its variance and of its Fisher information."""
+    _draw_lags(axes, answer, colours)
+    axes.set(xlabel="steps since the signal", ylabel="share left", ylim=(0, 1.08))
+    _finish(axes, colours, size, legend="upper right")
+
+
+def draw_mechanism(axes: Any, answer: Answer, colours: Colours, size: float) -> None:
+    """Draw eigenvalues of fixed points and of operators in the complex plane, with the unit circle."""
+    from matplotlib.patches import Circle
+
+    axes.add_patch(Circle((0, 0), 1, fill=False, color=colours["muted"], linewidth=0.7))
+    outside = 0
+    for line in answer.lines:
+        colour = colours[KIND_COLOURS.get(line.name, "marginal")]
+        axes.plot(line.x, line.y, "o", color=colour, markersize=2.2, alpha=0.55, markeredgewidth=0, label=line.name)
+        outside += sum(abs(x) > PLANE or abs(y) > PLANE for x, y in zip(line.x, line.y, strict=True))
+    axes.set(xlabel="real part", ylabel="imaginary part", xlim=(-PLANE, PLANE), ylim=(-PLANE, PLANE), aspect="equal")
+    axes.set_xticks([-1, 0, 1])
+    axes.set_yticks([-1, 0, 1])
+    axes.set_anchor("W")  # room for the legend on the right
+    if outside:
+        axes.text(0.02, 0.02, f"{outside} outside", transform=axes.transAxes, color=colours["muted"], fontsize=size - 1)
+    _finish(axes, colours, size, legend="outside")
+
+
+def draw_length(axes: Any, answer: Answer, colours: Colours, size: float) -> None:
+    """Draw the accuracy against the length, in multiples of that of training."""
+    _draw_multiples(axes, answer, LENGTH, "length / training", colours, size)
+
+
+def draw_load(axes: Any, answer: Answer, colours: Colours, size: float) -> None:
+    """Draw the accuracy against the load, in multiples of that of training."""
+    _draw_multiples(axes, answer, LOAD, "load / training", colours, size)
+
+
+def draw_noise(axes: Any, answer: Answer, colours: Colours, size: float) -> None:
+    """Draw the accuracy against noise, relative to the state."""
+    line = answer.line(NOISE)
+    if line is not None:
+        _band(axes, line, colours["stable"])
+    axes.set_xscale("symlog", linthresh=0.01, linscale=0.4)
+    axes.set_xticks([0, 0.1, 1], ["0", "0.1", "1"])
+    axes.minorticks_off()
+    axes.set(xlabel="noise / state", xlim=(-0.002, 1.25))
+    _finish_accuracy(axes, answer, line, colours, size)
+
+
+def draw_cost(axes: Any, answer: Answer, colours: Colours, size: float) -> None:
+    """Draw the time of one step of inference against the number of steps before it."""
+    largest = 1.0
+    for line in answer.lines:
+        _band(axes, line, colours["stable"])
+        largest = max([largest, *line.x])
+    _log_x(axes, LONGEST_LAG, largest)
+    axes.set_yscale("log")
+    axes.set(xlabel="steps read before", ylabel="µs per step", ylim=(10, 1e5))
+    axes.minorticks_off()
+    axes.yaxis.set_major_formatter(lambda value, _: _short(value))
+    _finish(axes, colours, size)
+
+
+PANELS: Mapping[str, tuple[Panel, ...]] = {
+    "remembered": (draw_remembered,),
+    "duration": (draw_duration,),
+    "amount": (draw_amount,),
+    "mechanism": (draw_mechanism,),
+    "failures": (draw_length, draw_load, draw_noise),
+    "cost": (draw_cost,),
+}
+"""The panels of each answer."""
+
+
+def _draw_lags(axes: Any, answer: Answer, colours: Colours) -> None:
+    """Draw lines against lags on a logarithmic axis, which begins at 1."""
+    largest = 1.0
+    for line, colour in zip(answer.lines, LINES, strict=False):
+        first = next((place for place, lag in enumerate(line.x) if lag >= 1), len(line.x))
+        later = Line(line.name, line.x[first:], line.y[first:], line.low[first:], line.high[first:])
+        _band(axes, later, colours[colour], marker="." if len(later.x) < 3 else "")
+        largest = max([largest, *later.x])
+    _log_x(axes, LONGEST_LAG, largest)
+
+
+def _draw_multiples(axes: Any, answer: Answer, name: str, label: str, colours: Colours, size: float) -> None:
+    line = answer.line(name)
+    if line is not None:
+        _band(axes, line, colours["stable"])
+    axes.axvline(1, color=colours["muted"], linewidth=0.7, linestyle=(0, (1, 2)))
+    axes.set_xscale("log", base=2)
+    axes.set_xticks([0.25, 1, 4], ["1/4", "1", "4"])
+    axes.minorticks_off()
+    axes.set(xlabel=label, xlim=(0.2, 5))
+    _finish_accuracy(axes, answer, line, colours, size)
+
+
+def _finish_accuracy(axes: Any, answer: Answer, line: Line | None, colours: Colours, size: float) -> None:
+    chance = answer.line(CHANCE)
+    if chance is not None and line is not None:
+        axes.axhline(chance.y[0], color=colours["muted"], linewidth=0.8, linestyle=(0, (4, 2)))
+    axes.set(ylabel="accuracy", ylim=(0, 1.05))
+    axes.set_yticks([0, 0.5, 1])
+    _finish(axes, colours, size)
+    if line is None:
+        _mark_empty(axes, colours, size)
+
+
+def _band(axes: Any, line: Line, colour: str, marker: str = ".") -> None:
+    if line.low:
+        axes.fill_between(line.x, line.low, line.high, color=colour, alpha=0.2, linewidth=0)
+    axes.plot(line.x, line.y, color=colour, linewidth=1.2, marker=marker, markersize=4, label=line.name)
+
+
+def _log_x(axes: Any, end: float, largest: float) -> None:
+    """Set a logarithmic axis from 1 to `end`, or to a larger power of ten, with plain numbers."""
+    while end < largest:
+        end *= 10
+    axes.set_xscale("log")
+    axes.set_xlim(1, end)
+    axes.minorticks_off()
+    axes.xaxis.set_major_formatter(lambda value, _: _short(value))
+
+
+def _short(value: float) -> str:
+    """Return a power of ten as a short text: 100, 1k, 10k, 1M."""
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= size:
+            return f"{value / size:g}{letter}"
+    return f"{value:g}"
+
+
+def _name_point(axes: Any, name: str, x: float, y: float, colour: str, size: float) -> None:
+    """Write a name beside a point: on its left if it is in the right half of a logarithmic axis."""
+    left = x**2 > LARGEST_STATE
+    place = {"xytext": (-5 if left else 5, -2), "ha": "right" if left else "left"}
+    axes.annotate(name, (x, y), color=colour, fontsize=size, textcoords="offset points", **place)
+
+
+def _mark_empty(axes: Any, colours: Colours, size: float) -> None:
+    place = {"ha": "center", "va": "center", "transform": axes.transAxes}
+    axes.text(0.5, 0.5, "no curve", color=colours["muted"], fontsize=size, **place)
+
+
+def _finish(axes: Any, colours: Colours, size: float, legend: str = "") -> None:
+    mute_axes(axes, colours, size)
+    axes.tick_params(length=2, pad=1.5)
+    axes.xaxis.labelpad = axes.yaxis.labelpad = 1.5
+    named = [name for name in axes.get_legend_handles_labels()[1] if not name.startswith("_")]
+    if legend and named:
+        place: dict[str, Any] = {"loc": legend}
+        if legend == "outside":
+            place = {"loc": "center left", "bbox_to_anchor": (1.03, 0.5)}
+        style = {"frameon": False, "labelcolor": colours["muted"], "fontsize": size - 0.5, "borderaxespad": 0.2}
+        axes.legend(**place, **style, handlelength=1.2, labelspacing=0.25)
+    elif legend:
+        _mark_empty(axes, colours, size)
