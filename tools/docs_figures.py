@@ -50,8 +50,10 @@ SHORT_SEQUENCES: dict[str, dict[str, Any]] = {
     "string-copy": {"context": 64},
     "mad-recall": {"length": 32, "examples": 0, "next_tokens": False},
     "mad-noisy-recall": {"length": 32, "examples": 0, "next_tokens": False},
+    "mad-fuzzy-recall": {"length": 32, "shortest_key": 3, "examples": 0, "next_tokens": False},
     "mad-selective-copy": {"length": 32, "copied": 5, "examples": 0},
     "mad-memorisation": {},
+    "mad-compression": {"length": 16},
 }
 """Options of the sequences that are drawn of tasks on tokens."""
 PLANTED = "comparison.planted"

@@ -29,6 +29,7 @@ HASHES = {
     "mad-recall": "8e535d9708",
     "mad-selective-copy": "f4bcb8af39",
     "mad-memorisation": "b116e17e08",
+    "mad-compression": "b77b0c6a6a",
     "rmts": "26165250b0",
     "perceptual-decision": "3779731038",
     "context-decision": "ac365b2443",

@@ -1,6 +1,7 @@
 """Token tasks: every instance recomputed by a slow, obvious rule, distributions, and what a model needs."""
 
 import re
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,6 +11,8 @@ from mnemoscope import registry
 from mnemoscope.tasks import (
     BracketArithmetic,
     InductionHeads,
+    MadCompression,
+    MadFuzzyRecall,
     MadMemorisation,
     MadNoisyRecall,
     MadRecall,
@@ -20,6 +23,7 @@ from mnemoscope.tasks import (
     SelectiveCopy,
     StringCopy,
 )
+from mnemoscope.training import evaluate_tasks
 from mnemoscope.training.answers import answer
 from mnemoscope.training.build import build_model, build_task
 from tests.slow import representatives
@@ -216,6 +220,66 @@ def test_mad_noise_has_its_share_of_the_pairs():
     assert (batch.inputs[0:62:2] >= 8).double().mean().item() == pytest.approx(0.4 * 30 / 31, abs=0.016)
 
 
+def read_pairs(tokens, keys, padding):
+    """Return the pairs of a sequence, key and value as tuples of tokens, and the step after each pair."""
+    pairs, stops = [], []
+    for step, token in enumerate(tokens):
+        if token == padding:
+            assert not pairs  # padding comes first
+        elif token < keys:
+            if step == 0 or not tokens[step - 1] < keys:
+                pairs.append(((), ()))
+                stops.append(step)
+            pairs[-1] = ((*pairs[-1][0], token), ())
+        else:
+            pairs[-1] = (pairs[-1][0], (*pairs[-1][1], token))
+        if pairs:
+            stops[-1] = step + 1
+    return pairs, stops
+
+
+@pytest.mark.parametrize("task", [MadFuzzyRecall(0), MadFuzzyRecall(0, 12, 60, key_tokens=2, value_tokens=4)], ids=str)
+def test_mad_fuzzy_recall_asks_for_the_tokens_of_values_whose_key_was_shown(task):
+    answered, unseen = 0, 0
+    for inputs, targets, mask in columns(task.batch(200, seed=0, number=0, split="test")):
+        tokens, known, due = [*inputs, targets[-1]], {}, set()
+        assert targets[:-1] == inputs[1:]
+        pairs, stops = read_pairs(tokens, task.key_count, task.rest)
+        for number, ((key, value), stop) in enumerate(zip(pairs, stops, strict=True)):
+            assert len(key) == len({*key}) == task.key_tokens
+            assert 1 <= len(value) == len({*value}) <= task.value_tokens
+            assert known.get(key, value) == value
+            if key in known or number == len(pairs) - 1:
+                due |= {*range(stop - len(value) - 1, stop - 1)}
+                answered += 1
+            unseen += number == len(pairs) - 1 and key not in known
+            known[key] = value
+        assert {step for step, each in enumerate(mask) if each} == due
+    assert answered > 300
+    assert unseen < 20  # the reference places the key too late in some 3% of sequences
+
+
+def test_mad_fuzzy_recall_has_the_counts_of_the_reference():
+    """Means of 3,000 sequences of mad-lab, with keys of 1 to 3 tokens in training and of 3 in tests."""
+    task = MadFuzzyRecall(0)
+    train, test = (task.batch(3000, 0, 0, split) for split in ("train", "test"))
+    assert bool(train.mask.all())  # every next token
+    for batch, padding, keys in ((train, 5.35, 61.98), (test, 4.90, 74.52)):
+        assert (batch.inputs == task.rest).sum(0).double().mean().item() == pytest.approx(padding, abs=0.3)
+        assert (batch.inputs < task.key_count).sum(0).double().mean().item() == pytest.approx(keys, abs=0.9)
+    assert test.mask.sum(0).double().mean().item() == pytest.approx(4.45, abs=0.27)
+    assert (test.inputs < task.key_count)[test.mask].double().mean().item() == pytest.approx(0.504, abs=0.025)
+
+
+def test_mad_fuzzy_recall_has_keys_of_all_sizes_in_training():
+    task = MadFuzzyRecall(0)
+    sizes = []
+    for inputs, targets, _ in columns(task.batch(50, seed=0, number=0)):
+        sizes += [len(key) for key, _ in read_pairs([*inputs, targets[-1]], task.key_count, task.rest)[0]]
+    shares = torch.tensor(sizes).bincount(minlength=4) / len(sizes)
+    assert shares[1:].tolist() == pytest.approx([1 / 3] * 3, abs=0.05)  # some 1,500 pairs: deviation 0.012
+
+
 def test_mad_selective_copy_has_blanks_before_tokens_alone():
     task = MadSelectiveCopy(0, vocabulary=8, length=24, copied=4)
     for inputs, targets, mask in columns(task.batch(40, seed=0, number=0)):
@@ -235,6 +299,58 @@ def test_mad_memorisation_has_one_map_for_all_sequences():
             assert inputs[1::2] == [255] * 16
             assert targets[1::2] == [values[key] for key in inputs[0::2]]
             assert mask == [False, True] * 16
+
+
+def test_mad_compression_has_random_tokens_before_the_last():
+    task = MadCompression(0, vocabulary=6, length=9)
+    batch = task.batch(2000, seed=0, number=0)
+    assert torch.equal(batch.inputs, batch.targets)
+    assert bool(batch.mask.all())
+    assert {*batch.inputs[-1].tolist()} == {5}
+    assert (batch.inputs[:-1].flatten().bincount() / 16_000).tolist() == pytest.approx([0.2] * 5, abs=0.013)
+
+
+@pytest.mark.parametrize("cell", ["gru", "blocks", "lstm"])
+def test_mad_compression_is_decoded_from_the_last_step_alone(cell):
+    """The outputs at all places change with the features at the last step, and with no others."""
+    config = ms.RunConfig("try", task="mad-compression", cell=cell, hidden_size=6)
+    task = build_task(config)
+    model = build_model(config, task)
+    features = torch.randn(5, 3, model.cell.output_features, requires_grad=True)
+    outputs = model.readout(features)
+    assert outputs.shape == (5, 3, 16)
+    (gradient,) = torch.autograd.grad(outputs.square().sum(), features)
+    assert gradient.flatten(1).abs().sum(1).gt(0).tolist() == [False] * 4 + [True]
+    assert not torch.allclose(outputs[0], outputs[1])  # places differ
+    inputs = task.batch(3, 0, 0).inputs
+    assert model(inputs)[0].shape == (32, 3, 16)
+
+
+def test_mad_compression_refuses_what_needs_an_output_at_every_step():
+    config = ms.RunConfig("try", task="mad-compression", cell="gru", hidden_size=4)
+    with pytest.raises(ValueError, match="needs whole sequences: omit truncate"):
+        build_model(replace(config, truncate=8), build_task(config))
+    with pytest.raises(ValueError, match="but this GRU decodes a sequence"):
+        build_model(replace(config, fixed_readout=1.0), build_task(config))
+    model = build_model(config, build_task(config))
+    with pytest.raises(ValueError, match="lenses that read out single states do not apply"):
+        model.readout(torch.zeros(3, 4))
+    inputs = build_task(config).batch(4, 0, 0).inputs
+    with pytest.raises(ValueError, match=r"decoded from its last step.*pass model.undecoded\(\)"):
+        ms.measure_influence(model, inputs)
+    assert ms.measure_influence(model.undecoded(), inputs).known
+    with pytest.raises(TypeError, match="decodes a sequence from its last step"):
+        _ = model.linear_readout
+    with pytest.raises(ValueError, match="without batch_first"):
+        ms.Model(torch.nn.GRU(2, 3, batch_first=True), 4, decode=True)
+
+
+def test_mad_compression_is_evaluated_in_whole_sequences():
+    config = ms.RunConfig("try", task="mad-compression", cell="gru", hidden_size=4)
+    task = build_task(config)
+    model = build_model(config, task)
+    whole, cut = (evaluate_tasks(model, {0: task}, sequences=20, window=window)[0] for window in (None, 5))
+    assert whole == cut
 
 
 def test_mad_shows_the_same_examples_in_every_epoch():
@@ -313,6 +429,9 @@ def test_an_embedding_has_the_size_of_the_configuration():
         (lambda: StringCopy(letters=27), "letters must be from 2 to 26, but is 27"),
         (lambda: StringCopy(longest=120), "need a context of 243 steps, but it has 220"),
         (lambda: MadRecall(length=7), "has an even length, but it is 7"),
+        (lambda: MadFuzzyRecall(length=12), "need a length above 12, but it is 12"),
+        (lambda: MadFuzzyRecall(vocabulary=6), "need a vocabulary of 7 or more, but it has 6"),
+        (lambda: MadFuzzyRecall(shortest_key=4), "it is 4 to 3"),
         (lambda: MadNoisyRecall(noise=1.0), "noise must be at least 0 and below 1, but is 1.0"),
         (lambda: MadSelectiveCopy(length=33), "need a length above 33, but it is 33"),
         (lambda: MadMemorisation(length=7), "has an even length, but it is 7"),

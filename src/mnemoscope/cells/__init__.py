@@ -10,6 +10,7 @@ from mnemoscope.cells.affine.layer import AffineLayer as AffineLayer
 from mnemoscope.cells.affine_reading import affine_layers as affine_layers
 from mnemoscope.cells.block import Block as Block
 from mnemoscope.cells.cell import Cell as Cell
+from mnemoscope.cells.decoder import SequenceDecoder as SequenceDecoder
 from mnemoscope.cells.diagonal import DiagonalGRU as DiagonalGRU, DiagonalLSTM as DiagonalLSTM
 from mnemoscope.cells.echo_state import EchoState as EchoState
 from mnemoscope.cells.elman import Elman as Elman

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from mnemoscope.base.array_types import Float, Num
 from mnemoscope.cells.adapters import Network, as_cell
 from mnemoscope.cells.cell import Cell
+from mnemoscope.cells.decoder import SequenceDecoder
 from mnemoscope.cells.sequence import scan
 from mnemoscope.cells.state import State
 
@@ -16,7 +17,8 @@ from mnemoscope.cells.state import State
 class Model(nn.Module):
     """`readout(scan(cell, encode(inputs)))`: the network that is trained on a task.
 
-    The readout is linear; for a cell that includes a readout (`Cell.has_readout`) it is the identity. `encode` is a
+    The readout is linear; for a cell that includes a readout (`Cell.has_readout`) it is the identity. With `decode` it
+    is a `SequenceDecoder`, which makes all outputs from the features at the last step. `encode` is a
     module that is applied to the inputs (time, batch, ...). The cell may be any network that `adapt` takes without
     options; a torch.nn module with `batch_first` makes a model that takes and returns (batch, time, ...).
 
@@ -28,15 +30,25 @@ class Model(nn.Module):
     """
 
     def __init__(
-        self, cell: Network, output_size: int, encode: nn.Module | None = None, readout_bias: bool = True
+        self,
+        cell: Network,
+        output_size: int,
+        encode: nn.Module | None = None,
+        readout_bias: bool = True,
+        *,
+        decode: bool = False,
     ) -> None:
         super().__init__()
         self.encode = nn.Identity() if encode is None else encode
         cell = as_cell(cell)
         self.cell = cell
         features = cell.output_features
-        self.readout: nn.Linear | nn.Identity
-        if cell.has_readout:
+        self.readout: nn.Linear | nn.Identity | SequenceDecoder
+        if decode:
+            if cell.batch_first:
+                raise ValueError("A decoder takes sequences (time, batch, ...): pass a module without batch_first.")
+            self.readout = SequenceDecoder(features, output_size, bias=readout_bias)
+        elif cell.has_readout:
             _check_built_in(cell, features, output_size, readout_bias)
             self.readout = nn.Identity()
         else:
@@ -50,9 +62,29 @@ class Model(nn.Module):
         model._modules = {**self._modules, "cell": self.cell.time_first()}
         return model
 
+    def undecoded(self) -> Model:
+        """Return this model with the features of the cell as outputs if a decoder makes its outputs; else this one."""
+        if not isinstance(self.readout, SequenceDecoder):
+            return self
+        model = copy(self)
+        model._modules = {**self._modules, "readout": nn.Identity()}
+        return model
+
+    @property
+    def step_readout(self) -> nn.Linear | nn.Identity:
+        """The readout of single steps; raises a ValueError if all outputs are decoded from the last step."""
+        if isinstance(self.readout, SequenceDecoder):
+            raise ValueError(
+                "The outputs of this model are decoded from its last step, so that no output belongs to an earlier "
+                "step: pass model.undecoded(), whose outputs are the features of its cell."
+            )
+        return self.readout
+
     @property
     def linear_readout(self) -> nn.Linear:
-        """The linear readout; raises a TypeError if the cell includes a readout instead."""
+        """The linear readout; raises a TypeError if the model has another one, or the cell includes it."""
+        if isinstance(self.readout, SequenceDecoder):
+            raise TypeError("A linear readout is needed, but this model decodes a sequence from its last step.")
         if not isinstance(self.readout, nn.Linear):
             raise TypeError(
                 f"A linear readout is needed, but this {type(self.cell).__name__} has a built-in readout, and the "

@@ -303,7 +303,9 @@ def _inspection(
 def _duration(run: LoadedRun, inputs: Num[Tensor, "time batch ..."], found: Duration) -> Duration:
     """Add how long a network remembers its test trials; of a text that was given, what affine layers keep of it."""
     if run.options.text is None:
-        return inspect_duration(run.model, inputs, run.options, labels=input_labels(run.task, inputs), found=found)
+        return inspect_duration(
+            run.model.undecoded(), inputs, run.options, labels=input_labels(run.task, inputs), found=found
+        )
     add_text(found, run, run.options.text)
     return inspect_duration(run.model, inputs, run.options, wanted=lambda lens: lens not in ON_TEXT, found=found)
 

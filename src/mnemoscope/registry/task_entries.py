@@ -61,10 +61,14 @@ mad-recall | recall the value of each key that returns, in a sequence of pairs
     Poli et al. 2024 | mnemoscope.tasks:MadRecall | poli2024 | tokens, associative memory
 mad-noisy-recall | recall the value of each key that returns, in a sequence of pairs and noise
     Poli et al. 2024 | mnemoscope.tasks:MadNoisyRecall | poli2024 | tokens, associative memory
+mad-fuzzy-recall | recall the value of each key that returns, with keys and values of one to three tokens
+    Poli et al. 2024 | mnemoscope.tasks:MadFuzzyRecall | poli2024 | tokens, associative memory
 mad-selective-copy | copy tokens that are scattered among blanks
     Poli et al. 2024 | mnemoscope.tasks:MadSelectiveCopy | poli2024 | tokens, delayed recall
 mad-memorisation | learn the values of keys by heart, the same in all sequences
     Poli et al. 2024 | mnemoscope.tasks:MadMemorisation | poli2024 | tokens
+mad-compression | decode a sequence of random tokens from the output at its last step
+    Poli et al. 2024 | mnemoscope.tasks:MadCompression | poli2024 | tokens, delayed recall
 smnist | classify a handwritten digit shown pixel by pixel
     LeCun et al. 1998; Le et al. 2015 | mnemoscope.tasks:SequentialMNIST | lecun1998 le2015 | classification, data
 psmnist | classify a handwritten digit whose pixels are shown in a fixed random order

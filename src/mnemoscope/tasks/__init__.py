@@ -37,6 +37,8 @@ from mnemoscope.tasks.task import (
 from mnemoscope.tasks.tokens import (
     BracketArithmetic as BracketArithmetic,
     InductionHeads as InductionHeads,
+    MadCompression as MadCompression,
+    MadFuzzyRecall as MadFuzzyRecall,
     MadMemorisation as MadMemorisation,
     MadNoisyRecall as MadNoisyRecall,
     MadRecall as MadRecall,

@@ -86,6 +86,8 @@ class Task(ABC):
     pointwise: ClassVar[bool] = False
     """Whether loss and scores depend on the counted steps alone, not on which sequence has which of them, so that a
     network may be read out at these steps alone."""
+    decoded: ClassVar[bool] = False
+    """Whether a `SequenceDecoder` makes all outputs of a sequence from the features at its last step."""
     span_label: ClassVar[str] = ""
     """Name of the setting that lengthens the memory that the task needs: "delay", "length"; "" if it has none."""
     load_label: ClassVar[str] = ""

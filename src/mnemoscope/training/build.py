@@ -8,7 +8,7 @@ from typing import Any
 from torch import nn
 
 from mnemoscope import registry
-from mnemoscope.cells import Cell, Model
+from mnemoscope.cells import Cell, Model, SequenceDecoder
 from mnemoscope.config.options import Option, checked_options
 from mnemoscope.config.run_config import RunConfig
 from mnemoscope.relational import RelationalModel, SingleStepModel
@@ -40,8 +40,9 @@ def build_model(config: RunConfig, task: Task) -> Model:
     """Return the model of a configuration with its initial weights, on the CPU. They depend on the seed alone.
 
     A cell that the registry marks as having a built-in readout receives the size of the task's outputs. The tokens of a
-    `TokenTask` are looked up in an embedding of `config.embedding` or else `config.hidden_size` features. For a
-    relational task, the model is a `SingleStepModel` around a relational network.
+    `TokenTask` are looked up in an embedding of `config.embedding` or else `config.hidden_size` features. The readout
+    of a task that is `decoded` is a `SequenceDecoder`; a built-in readout before it has `config.hidden_size` outputs.
+    For a relational task, the model is a `SingleStepModel` around a relational network.
 
     >>> config = RunConfig("try", task="flipflop", cell="gru", hidden_size=16)
     >>> build_model(config, build_task(config)).readout
@@ -73,11 +74,15 @@ def _model(config: RunConfig, task: Task) -> Model:
     sizes = {
         "input_size": task.input_size if embedding is None else embedding,
         "hidden_size": config.hidden_size,
-        **dict.fromkeys(_readout_size(config), task.output_size),
+        **dict.fromkeys(_readout_size(config), config.hidden_size if task.decoded else task.output_size),
     }
+    if task.decoded and config.truncate is not None:
+        raise ValueError(
+            f"{config.task} decodes a sequence from its last step, which needs whole sequences: omit truncate."
+        )
     cell: Cell = cell_class(**sizes, **checked_cell_options(config))
     encode = None if embedding is None else _encoding(task, embedding)
-    model = Model(cell, task.output_size, encode, config.readout_bias)
+    model = Model(cell, task.output_size, encode, config.readout_bias, decode=task.decoded)
     if config.fixed_readout is not None:
         _fix_readout(model, config.fixed_readout)
     return model
@@ -93,8 +98,9 @@ def _encoding(task: Task, features: int) -> nn.Module:
 def _fix_readout(model: Model, deviation: float) -> None:
     """Make the weights of the readout constant: w / units with w ~ N(0, deviation^2)."""
     if not isinstance(model.readout, nn.Linear):
+        other = "decodes a sequence" if isinstance(model.readout, SequenceDecoder) else "has a built-in readout"
         name = type(model.cell).__name__
-        raise ValueError(f"fixed_readout is for the linear readout of a model, but this {name} has a built-in readout.")
+        raise ValueError(f"fixed_readout is for the linear readout of a model, but this {name} {other}.")
     nn.init.normal_(model.readout.weight, std=deviation / model.readout.in_features)
     model.readout.weight.requires_grad_(False)
 

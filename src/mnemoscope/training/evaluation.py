@@ -32,7 +32,8 @@ def evaluate(
         task: gives loss and scores.
         batches: on the device of the model; each is weighted by its number of counted steps.
         continues: for each batch, whether the state of the batch before is carried into it (see `Task.continues`).
-        window: run long sequences in windows of so many steps, which bounds the memory for states; None: whole.
+        window: run long sequences in windows of so many steps, which bounds the memory for states; None: whole, as
+            always if the outputs are decoded from the last step.
 
     """
     training = model.training
@@ -40,7 +41,7 @@ def evaluate(
     rows, weights, state = [], [], None
     for batch, carry in zip(batches, continues, strict=False):
         state, parts = state if carry else None, []
-        for piece in batch.windows(window):
+        for piece in batch.windows(None if task.decoded else window):
             outputs, _, state = answer(network, task, piece, state)
             parts.append(outputs)
         outputs = torch.cat(parts, 1 if task.pointwise else 0)

@@ -136,7 +136,7 @@ def _parts(network: Network, readout: Any, embed: Any) -> tuple[Cell, Readout, T
     if isinstance(network, Model):
         if readout is not None:
             raise ValueError("A Model has a readout of its own; omit readout, or pass model.cell.")
-        cell, read = network.cell, network.readout
+        cell, read = network.cell, network.step_readout
         tokens = network.readout.out_features if isinstance(network.readout, nn.Linear) else cell.output_features
         encode = network.encode if embed is None and not isinstance(network.encode, nn.Identity) else embed
         return cell, read, _table(cell, tokens, encode, network.readout)

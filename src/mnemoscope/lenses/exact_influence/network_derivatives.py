@@ -185,7 +185,7 @@ class _Runner:
         else:
             state = None if self.state is None else map_state(lambda leaf: leaf[sequences], self.state)
             outputs = scan(self.cell, encoded, state)[0]
-        return outputs if self.model is None else self.model.readout(outputs)
+        return outputs if self.model is None else self.model.step_readout(outputs)
 
 
 @contextmanager

@@ -57,7 +57,7 @@ def read_sequences(
     if present is not None:
         counts, going_on = counts & present.cpu(), present.cpu()[at + 1]
     target = classes_at(variable, at, steps, batch, cell.batch_first, going_on)
-    read = (readout or (lambda outputs: outputs)) if model is None else model.readout
+    read = (readout or (lambda outputs: outputs)) if model is None else model.step_readout
     chosen = None if target is None else target[going_on]
     return Sequences(cell.time_first(), read, xs[:, going_on.to(xs.device)], chosen, counts[:, going_on])
 

@@ -74,7 +74,7 @@ def measure_noise_tolerance(
     xs = read_inputs(inputs, batch_first=cell.batch_first).xs
     if cell.batch_first:
         targets, mask = (None if part is None else part.transpose(0, 1) for part in (targets, mask))
-    read = model.readout if model is not None else readout or torch.nn.Identity()
+    read = model.step_readout if model is not None else readout or torch.nn.Identity()
     with torch.no_grad():
         encoded = xs if model is None else model.encode(xs)
     cell = cell.time_first()

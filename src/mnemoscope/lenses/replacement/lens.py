@@ -65,7 +65,7 @@ def measure_influence(
         raise ValueError(f"Inputs are exchanged between trials: at least two are needed, not {xs.shape[1]}.")
     present = torch.ones(xs.shape[:2], dtype=torch.bool) if given.mask is None else given.mask[:, :trials].cpu()
     encode = (lambda sequence: sequence) if model is None else model.encode
-    read = (readout or (lambda outputs: outputs)) if model is None else model.readout
+    read = (readout or (lambda outputs: outputs)) if model is None else model.step_readout
     run = _Runner(cell.time_first(), encode, read, present)
     before, other = run(xs), xs.roll(1, 1)
     replaced = (other != xs).reshape(*xs.shape[:2], -1).any(2).cpu() & present & present.roll(1, 1)  # (time, trials)

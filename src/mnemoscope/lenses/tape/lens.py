@@ -46,7 +46,7 @@ def record_tape(
     with torch.no_grad():
         encoded = machine.encode(inputs) if isinstance(machine, Model) else inputs
         outputs, cache = run_with_cache(cell, encoded, mask=given.mask)
-        outputs = machine.readout(outputs) if isinstance(machine, Model) else outputs
+        outputs = machine.step_readout(outputs) if isinstance(machine, Model) else outputs
     inputs = inputs if inputs.is_floating_point() else encoded
     recorded = {name: cache[source].cpu() for name, source in _RECORDED.items()}
     if given.mask is None:

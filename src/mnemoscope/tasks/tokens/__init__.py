@@ -1,7 +1,9 @@
 """Tasks on tokens: recall, copying and formal languages, as published for modern recurrences."""
 
 from mnemoscope.tasks.tokens.induction_heads import InductionHeads as InductionHeads
+from mnemoscope.tasks.tokens.mad_compression import MadCompression as MadCompression
 from mnemoscope.tasks.tokens.mad_copy import MadMemorisation as MadMemorisation, MadSelectiveCopy as MadSelectiveCopy
+from mnemoscope.tasks.tokens.mad_fuzzy_recall import MadFuzzyRecall as MadFuzzyRecall
 from mnemoscope.tasks.tokens.mad_recall import MadNoisyRecall as MadNoisyRecall, MadRecall as MadRecall
 from mnemoscope.tasks.tokens.modular_arithmetic import (
     BracketArithmetic as BracketArithmetic,
