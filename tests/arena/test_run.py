@@ -111,9 +111,14 @@ def test_the_rate_of_the_most_accurate_tuning_run_is_chosen(runs, best):
 def test_an_arena_tunes_first_and_repeats_nothing(tmp_path):
     ended = []
     first = run_arena(ARENA, tmp_path, progress=False, report=ended.append)
-    assert first.states == {"finished": 8, "interrupted": 0, "failed": 0, "left": 0}
-    assert all("seed 0" in line for line in ended[:4])
-    assert not any("seed 0" in line for line in ended[4:])
+    assert (first.finished, first.failed) == (8, [])
+    assert first.states == {"finished": 4, "interrupted": 0, "failed": 0, "left": 0}
+    assert [line.partition(": ")[2] for line in ended] == [
+        "gru on parity, rates 0.005, 0.02, seed 0",
+        "deltanet on parity, rates 0.005, 0.02, seed 0",
+        "gru on parity, seeds 1, 2",
+        "deltanet on parity, seeds 1, 2",
+    ]
     for network in ("gru", "deltanet"):
         cell, tuning = first.table.cell(network, "parity"), first.table.tuning_runs(network, "parity")
         assert {run.learning_rate for run in tuning} == {0.005, 0.02}
@@ -128,7 +133,7 @@ def test_an_arena_tunes_first_and_repeats_nothing(tmp_path):
         assert run.curve == pytest.approx([line["accuracy"] for line in folder.read_metrics()], abs=1e-3)
         assert run.state == count_state(model.cell)
     again = run_arena(ARENA, tmp_path, progress=False)
-    assert sum(again.states.values()) == 0
+    assert (again.finished, sum(again.states.values())) == (0, 0)
     assert again.table == first.table
     elsewhere = run_arena(ARENA, tmp_path / "empty", known=first.table, progress=False)
     assert sum(elsewhere.states.values()) == 0
@@ -157,15 +162,15 @@ class Interrupting(Local):
 
 
 def test_a_slice_leaves_the_rest_to_the_next_one(tmp_path):
-    engine = Interrupting(3)
+    engine = Interrupting(1)
     result = run_arena(ARENA, tmp_path, engine=engine, minutes=9, progress=False)
-    assert result.states["finished"] == 3
-    assert result.states["left"] == 3  # a rate of the second network, and the seeds of the first one
+    assert result.finished == 2
+    assert result.states == {"finished": 1, "interrupted": 0, "failed": 0, "left": 2}  # the first network is tuned
     assert all(job.least_seconds == ARENA.tasks[0].seconds for job in engine.started)
     rows = status_rows(result.table, matched_sizes(ARENA))
-    assert [(row["task"], row["runs done"], row["left"]) for row in rows] == [("parity", 3, 5), ("all", 3, 5)]
+    assert [(row["task"], row["runs done"], row["left"]) for row in rows] == [("parity", 2, 6), ("all", 2, 6)]
     rest = run_arena(ARENA, tmp_path, progress=False)
-    assert rest.states["finished"] == 5
+    assert rest.finished == 6
     assert status_rows(rest.table, matched_sizes(ARENA))[-1]["left"] == 0
 
 
@@ -289,15 +294,15 @@ def test_the_command_runs_collects_and_writes_the_page(arena_file, capsys):
     assert main(["arena", "mine.toml", "--engine", "here"]) == 0
     out = capsys.readouterr().out
     assert "1 networks x 1 tasks x 1 seeds" in out
-    assert "Runs: 2 finished." in out
-    assert "cards/gru.html" not in (arena_file.parent / "runs/arenas/mine/page.html").read_text()
-    (arena_file.parent / "cards").mkdir()
-    (arena_file.parent / "cards/gru.html").write_text("a memory card")
+    assert "2 runs finished." in out
+    assert "cards/gru/card.html" not in (arena_file.parent / "runs/arenas/mine/page.html").read_text()
+    (arena_file.parent / "cards/gru").mkdir(parents=True)
+    (arena_file.parent / "cards/gru/card.html").write_text("a memory card")
     assert main(["arena", "mine.toml", "--collect", "--page", "page.html", "--markdown", "table.md", "--status"]) == 0
     collected = ArenaTable.load("results/arena/mine.json")
     assert len(collected.runs) == 2
     page = (arena_file.parent / "page.html").read_text()
-    assert 'href="cards/gru.html"' in page
+    assert 'href="cards/gru/card.html"' in page
     run = collected.cell("gru", "parity").runs[0].hash
     assert f'href="runs/arenas/mine/gru.parity/{run}/"' in page
     assert "| gru |" in (arena_file.parent / "table.md").read_text()
@@ -322,16 +327,17 @@ def test_a_wrong_request_is_explained(words, message, capsys):
     assert message in capsys.readouterr().err
 
 
-def test_a_run_that_fails_is_run_again_and_leaves_its_log_beside_its_folder(tmp_path, monkeypatch):
+def test_a_job_that_fails_leaves_its_log_and_is_run_again(tmp_path, monkeypatch):
     arena = ARENA.part(["gru"])
     monkeypatch.setattr("mnemoscope.arena.measurement.train_or_diverge", lambda *_: 1 / 0)
     result = run_arena(arena, tmp_path, progress=False)
-    assert result.states["failed"] == 2
+    assert (result.finished, result.states["failed"]) == (0, 1)
     assert "ZeroDivisionError" in result.failed[0]
-    assert len(list(tmp_path.glob("arenas/tiny/gru.parity/*.failed.log"))) == 2
+    log = tmp_path / "arenas/tiny/gru.parity/failed.log"
+    assert log.exists()
     monkeypatch.undo()
-    assert run_arena(arena, tmp_path, progress=False).states["finished"] == 4
-    assert not list(tmp_path.glob("arenas/tiny/gru.parity/*.failed.log"))
+    assert run_arena(arena, tmp_path, progress=False).finished == 4
+    assert not log.exists()
 
 
 def test_a_job_that_has_ended_returns_at_once(tmp_path):
@@ -339,7 +345,7 @@ def test_a_job_that_has_ended_returns_at_once(tmp_path):
     folder = planned.config.folder(tmp_path)
     folder.mkdir(parents=True)
     (folder / "trial.json").write_text("{}")
-    run_entry({**vars(planned.config)}, [], "", str(tmp_path))
+    run_entry({**vars(planned.config)}, [], tmp_path)
     assert [path.name for path in folder.iterdir()] == ["trial.json"]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -25,26 +25,38 @@ SUBFOLDER = "arenas"
 """Folder of all arenas, inside the folder of all runs."""
 
 
-def arena_job(arena: str, planned: PlannedRun, root: str | Path) -> Job:
-    """Return the job of a run."""
-    below = f"{SUBFOLDER}/{arena}"
-    arguments = {"settings": asdict(planned.config), "spans": list(planned.task.longer), "below": below}
+def arena_job(arena: str, runs: Sequence[PlannedRun], root: str | Path) -> Job:
+    """Return the job that trains some runs of one network on one task, one after another.
+
+    They share a process, since its start, with imports and the first compiled steps, takes as long as a short training.
+    """
+    below, first = f"{SUBFOLDER}/{arena}", runs[0]
+    configs = [{"settings": asdict(run.config), "spans": list(run.task.longer)} for run in runs]
+    rates, seeds = ({getattr(run.config, name) for run in runs} for name in ("learning_rate", "seed"))
+    what = f"rates {_listed(rates)}, seed {_listed(seeds)}" if len(rates) > 1 else f"seeds {_listed(seeds)}"
     return Job(
-        planned.name,
-        "mnemoscope.arena.measurement:run_entry",
-        arguments,
+        f"{first.network} on {first.task.name}, {what}",
+        "mnemoscope.arena.measurement:run_entries",
+        {"runs": configs, "below": below},
         str(root),
-        str(planned.config.folder(below)),
-        min(START_SECONDS, planned.task.seconds),
+        f"{below}/{first.config.name}",
+        min(START_SECONDS, first.task.seconds),
     )
 
 
-def run_entry(settings: dict[str, Any], spans: Sequence[int], below: str, root: str) -> None:
-    """Train a configuration in its folder in `<root>/<below>`, or resume it, and record what the table needs.
+def run_entries(runs: Sequence[Mapping[str, Any]], below: str, root: str) -> None:
+    """Train runs in their folders in `<root>/<below>`, one after another. Engines call this function."""
+    for run in runs:
+        run_entry(run["settings"], run["spans"], Path(root, below))
+    (Path(root, below, runs[0]["settings"]["name"]) / FAILED).unlink(missing_ok=True)  # log of an earlier attempt
 
-    Engines call this function. A run that has ended is not repeated.
+
+def run_entry(settings: dict[str, Any], spans: Sequence[int], home: Path) -> None:
+    """Train a configuration in its folder in `home`, or resume it, and record what the table needs.
+
+    A run that has ended is not repeated.
     """
-    config, home = RunConfig(**settings), Path(root, below)
+    config = RunConfig(**settings)
     folder = config.folder(home)
     if (folder / TRIAL).exists():
         return
@@ -60,12 +72,6 @@ def run_entry(settings: dict[str, Any], spans: Sequence[int], below: str, root: 
             "curve": [line["accuracy"] for line in run.read_metrics()],
         }
     write_trial(config, home, settings, result)
-    folder.with_name(f"{folder.name}.{FAILED}").unlink(missing_ok=True)  # log of an earlier attempt
-
-
-def log_file(job: Job) -> Path:
-    """Return the log file of a run that failed, next to its folder, since that holds nothing but the run."""
-    return Path(job.root, f"{job.folder}.{FAILED}")
 
 
 def read_entry(
@@ -104,6 +110,10 @@ def _accuracies(run: RunFolder, spans: Sequence[int], config: RunConfig) -> list
         model.to(config.device), tasks, sequences=config.batch_size, batches=batches, seed=config.seed
     )
     return [scores[span]["accuracy"] for span in spans]
+
+
+def _listed(values: Collection[float]) -> str:
+    return ", ".join(f"{value:g}" for value in sorted(values))
 
 
 def _rounded(value: float | None) -> float | None:

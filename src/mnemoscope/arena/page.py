@@ -23,7 +23,7 @@ from mnemoscope.report.provenance import citation_section, provenance_section
 from mnemoscope.report.sortable_table import Cell, Column, sortable_table_markup
 
 CARDS = "cards"
-"""Folder next to the page in which the memory cards of its networks are, `cards/<network>.html`."""
+"""Folder next to the page with the memory cards of its networks, `cards/<network>/card.html`."""
 EMPTY = "–"
 
 
@@ -217,7 +217,8 @@ def _method_section(table: ArenaTable) -> Section:
 
 def card_address(folder: Path, network: str) -> str:
     """Return the address of a network's memory card, relative to the folder of the page; "" without a card."""
-    return f"{CARDS}/{network}.html" if (folder / CARDS / f"{network}.html").exists() else ""
+    address = f"{CARDS}/{network}/card.html"
+    return address if (folder / address).exists() else ""
 
 
 def _run_address(table: ArenaTable, cell: ArenaCell, run: str, folder: Path, root: str | Path | None) -> str:

@@ -25,11 +25,6 @@ class PlannedRun:
     task: ArenaTask
     config: RunConfig
 
-    @property
-    def name(self) -> str:
-        """Name to display."""
-        return f"{self.network} on {self.task.name}, rate {self.config.learning_rate:g}, seed {self.config.seed}"
-
 
 def matched_sizes(arena: Arena) -> dict[tuple[str, str], int]:
     """Return the hidden size at which each network has the size of the arena, for each task that it runs.

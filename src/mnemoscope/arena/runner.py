@@ -12,8 +12,8 @@ from typing import Any
 import torch
 
 from mnemoscope.arena.definition import Arena
-from mnemoscope.arena.measurement import SUBFOLDER, arena_job, log_file, read_entry
-from mnemoscope.arena.plan import Sizes, matched_sizes, planned_runs
+from mnemoscope.arena.measurement import SUBFOLDER, arena_job, read_entry
+from mnemoscope.arena.plan import PlannedRun, Sizes, matched_sizes, planned_runs
 from mnemoscope.arena.result import ArenaTable
 from mnemoscope.base.files import lock_folder
 from mnemoscope.engines import Engine, Event, InProcess, Job, Local
@@ -28,10 +28,13 @@ class ArenaProgress:
 
     table: ArenaTable
     """All finished runs, of this call and of earlier ones."""
+    finished: int
+    """Number of runs that this call has finished."""
     states: Counter[str]
-    """Number of runs of this call in each of `engines.job_states.STATES`."""
+    """Number of jobs of this call in each of `engines.job_states.STATES`. A job tunes one network on one task, or
+    trains it with the seeds of the table."""
     failed: list[str]
-    """Messages about the runs that failed, with their log files."""
+    """Messages about the jobs that failed, with their log files."""
 
 
 def run_arena(
@@ -57,25 +60,27 @@ def run_arena(
         minutes: time after which running trainings write a checkpoint and stop; the same call continues them. It needs
             a `Local` engine. None: no limit.
         progress: show progress bars.
-        report: called with a sentence about every run that ends.
+        report: called with a sentence about every job that ends.
 
     """
     engine = engine or InProcess(progress)
     _check(arena, engine, minutes)
     end = None if minutes is None else time.monotonic() + 60 * minutes
-    sizes, states, failed = matched_sizes(arena), dict[str, str](), []
+    sizes, states, failed, before = matched_sizes(arena), dict[str, str](), [], -1
     with lock_folder(Path(root, SUBFOLDER, arena.name), "running an arena"):
         while True:
             table = collect_runs(arena, root, known, sizes)
-            jobs = [job for job in _missing_jobs(table, sizes, root) if job.folder not in states]
+            before = len(table.runs) if before < 0 else before
+            jobs = [job for job in _missing_jobs(table, sizes, root) if job.name not in states]
             if not jobs or (end is not None and time.monotonic() >= end):
                 break
             display = JobDisplay(arena.name, len(jobs), progress)
-            ended = follow_jobs(jobs, _events(engine, jobs, end), display, report, log_file)
-            states |= ended.states
+            ended = follow_jobs(jobs, _events(engine, jobs, end), display, report)
+            states |= {job.name: ended.states[job.folder] for job in jobs}
             failed += ended.failed
     counts = Counter(states.values())
-    return ArenaProgress(table, Counter({state: counts[state] for state in STATES}), failed)
+    counted = Counter({state: counts[state] for state in STATES})
+    return ArenaProgress(table, len(table.runs) - before, counted, failed)
 
 
 def collect_runs(
@@ -102,10 +107,14 @@ def collect_runs(
 
 
 def _missing_jobs(table: ArenaTable, sizes: Sizes, root: str | Path) -> list[Job]:
-    """Return the jobs of the missing runs, those of the table first."""
-    missing = [planned for planned, run in planned_runs(table.arena, sizes, table.runs) if run is None]
-    missing.sort(key=lambda each: each.config.seed == table.arena.tuning.seed)
-    return [arena_job(table.arena.name, each, root) for each in missing]
+    """Return the jobs of the missing runs, one for each network and task, those of the table first."""
+    groups: dict[tuple[bool, str, str], list[PlannedRun]] = {}
+    for planned, run in planned_runs(table.arena, sizes, table.runs):
+        if run is None:
+            tuning = planned.config.seed == table.arena.tuning.seed
+            groups.setdefault((tuning, planned.network, planned.task.name), []).append(planned)
+    in_order = sorted(groups, key=lambda group: group[0])
+    return [arena_job(table.arena.name, groups[group], root) for group in in_order]
 
 
 def _events(engine: Engine, jobs: Sequence[Job], end: float | None) -> Iterator[Event]:

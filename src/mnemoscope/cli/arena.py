@@ -127,12 +127,17 @@ class RunArena:
         )
         page = self._write_page(self.root / "arenas" / arena.name / "page.html", result.table)
         if self.json:
-            print(json.dumps({"runs": dict(result.states), "cells": result.table.rows()}, indent=2))
+            print(
+                json.dumps(
+                    {"finished": result.finished, "jobs": dict(result.states), "cells": result.table.rows()}, indent=2
+                )
+            )
         else:
             print_table(_rows(result.table))
             print(printable(result.table.summary()))
-            ended = ", ".join(f"{number} {state}" for state, number in result.states.items() if number)
-            print(f"Runs: {ended or 'all done before'}.")
+            stopped = {state: number for state, number in result.states.items() if number and state != "finished"}
+            jobs = "".join(f"; {number} jobs {state}" for state, number in stopped.items())
+            print(f"{result.finished} runs finished{jobs}.")
             print(f"Page: {page}")
         for failed in result.failed:
             print_error(f"Failed: {failed}")

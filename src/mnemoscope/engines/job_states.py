@@ -12,7 +12,7 @@ from mnemoscope.engines.job_display import JobDisplay
 STATES = ("finished", "interrupted", "failed", "left")
 """States of a job; "left" if it was not started, since the time was over."""
 FAILED = "failed.log"
-"""Log file of a job that failed, in its folder unless another one is given."""
+"""Log file of a job that failed, in its folder."""
 START_SECONDS = 30.0
 """Time in which a training starts on a GPU: imports, the first compiled step. An interruption before gains nothing."""
 
@@ -32,7 +32,6 @@ def follow_jobs(
     events: Iterable[Event],
     display: JobDisplay,
     report: Callable[[str], None] | None = None,
-    log_file: Callable[[Job], Path] = lambda job: Path(job.root, job.folder, FAILED),
 ) -> JobStates:
     """Display the events of jobs until the last, write the logs of those that fail, and return all states.
 
@@ -41,14 +40,13 @@ def follow_jobs(
         events: the events of the engine.
         display: shows the events.
         report: called with a sentence about every job that ends.
-        log_file: returns the file of the log of a job that fails.
 
     """
     states, failed = {job.folder: "left" for job in jobs}, []
     for outcome in display.outcomes(events):
         state = states[outcome.job.folder] = _state(outcome)
         if state == "failed":
-            failed.append(outcome.save_log(log_file(outcome.job)))
+            failed.append(outcome.save_log(Path(outcome.job.root, outcome.job.folder, FAILED)))
         if report is not None:
             report(f"{state} after {outcome.seconds:.0f} s: {outcome.job.name}")
     return JobStates(states, failed)
