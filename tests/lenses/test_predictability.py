@@ -21,7 +21,7 @@ def weak_inputs(time, batch=1):
 
 @pytest.mark.parametrize(("gain", "converges"), [(0.5, True), (2.5, False)])
 def test_the_prediction_is_close_on_both_sides_of_the_edge_of_chaos(gain, converges):
-    cell, xs, options = tanh_network(gain), weak_inputs(300), Newton(iterations=300)
+    cell, xs, options = tanh_network(gain), weak_inputs(200), Newton(iterations=200)
     found = ms.measure_predictability(cell, xs, newton=options, lengths=(16, 32, 64))
     assert found.converges is converges
     assert found.pays is converges
