@@ -202,6 +202,14 @@ def test_a_claim_that_was_not_run_has_the_device_time_of_the_run_list():
         assert {other.judgement.reason for other in others} == {""}
 
 
+def test_a_contrast_that_was_not_run_has_the_device_time_of_all_its_networks():
+    study = registry.studies.load("ablations")
+    trials = study.trials(study.presets["paper"].settings, (0,))
+    planned = PlannedRun(study, "paper", tuple(trials), (0,), 360.0, "a row")
+    items = [item for item in make_scoreboard([], [planned]).items if item.claim is study.claims[0]]
+    assert [item.lines[0].judgement.reason for item in items] == ["about 0.6 device hours"]  # of six networks
+
+
 def test_a_row_after_shorter_training_has_the_device_time_of_the_planned_run():
     trial = Trial("gru", {}, 0, STUDY.claim("stable fixed points").subject)
     planned = PlannedRun(STUDY, "paper", (trial,), (0,), 7200.0, "a row")

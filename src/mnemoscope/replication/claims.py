@@ -87,6 +87,11 @@ class Claim:
     """
 
     @property
+    def subjects(self) -> tuple[Subject, ...]:
+        """Subjects of the trials that measure the claim."""
+        return (self.subject,)
+
+    @property
     def name(self) -> str:
         """The subject and the quantity.
 

@@ -30,7 +30,8 @@ FILE = "RUNS.md"
 """File of the status in the folder of results."""
 COMMAND = "mnemoscope replicate --markdown results/RUNS.md"
 LEAD = (
-    "The trials of [run_list.toml](run_list.toml), the most telling rows of the [scoreboard](../SCOREBOARD.md) first. "
+    "The trials of [run_list.toml](run_list.toml), in order: first those that decide rows of the "
+    "[scoreboard](../SCOREBOARD.md) soonest. "
     "Estimated is the device time of all trials of a row; measured is that of its trials in the results, whose "
     "trainings recorded it. On a GPU that runs several trainings at a time, hours pass faster than device hours."
 )

@@ -72,6 +72,10 @@ class Contrast(Claim):
     """Whether the statement is about the mean over all pairs. Otherwise each is judged, and some may be missing."""
 
     @property
+    def subjects(self) -> tuple[Subject, ...]:
+        return (*self.first, *self.second)
+
+    @property
     def by_pair(self) -> bool:
         """Whether each pair is judged."""
         return self.paired and not self.averaged
