@@ -59,4 +59,6 @@ def _agreement(claim: Claim) -> str:
     if claim.agreement is None:
         return Verdict.NOT_COMPARED
     compared = "the mean" if claim.agreement.of_mean else "each network"
+    if claim.agreement.best:
+        compared = f"the best of {claim.agreement.seeds}"
     return f"{compared}: {claim.agreement}"

@@ -43,6 +43,7 @@ class ReducedStudy(LearningStudy):
     """The published recipe of each task, by the name of the task."""
     reduced: Mapping[str, str]
     """Names of the reduced recipes, each with what it is."""
+    caption = "Learning curves: the median over the seeds, and their range."
     unlike: str = ""
     """How all trainings here differ from the published ones in what no setting holds; empty if they do not."""
     tests: ClassVar[tuple[int, int]] = (256, 8)
