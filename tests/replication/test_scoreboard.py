@@ -271,7 +271,7 @@ def test_verdicts_by_a_reduced_recipe_are_marked_and_counted_apart():
     assert len(smaller.published()) == len(full.published()) - 1
     (item,) = smaller.reduced()
     assert (item.reduced, item.lines[0].mark, full.reduced()) == (True, ", by a reduced recipe", [])
-    assert "By a reduced recipe, 1 more were tested, a class of their own: 0 match" in smaller.headline()
+    assert "By a reduced recipe, 1 more were tested, which are counted apart: 0 match" in smaller.headline()
     assert "1 are worse, 0 match in part" in smaller.headline()
     assert "reduced" not in full.headline()
 

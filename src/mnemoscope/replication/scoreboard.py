@@ -238,7 +238,7 @@ class Scoreboard:
             return ""
         count = counts(items)
         return (
-            f"By a reduced recipe, {len(items)} more were tested, a class of their own: {count[Verdict.MATCHES]} "
+            f"By a reduced recipe, {len(items)} more were tested, which are counted apart: {count[Verdict.MATCHES]} "
             f"match, {count[Verdict.COMPATIBLE]} are compatible, {count[Verdict.BETTER]} are better, "
             f"{count[Verdict.WORSE]} are worse, {count[Verdict.IN_PART]} match in part, {count[Verdict.DIFFERS]} "
             f"differ and {count[Verdict.NOT_COMPARED]} are not comparable."
