@@ -41,7 +41,7 @@ NETWORKS = {
     "memrnn": ("memrnn", "copy", COPY),
     "ntm": ("ntm", "copy", COPY),
     "adding": ("gru", "adding", {"length": 10}),
-    "binding": ("elman", "variable-binding", {}),
+    "binding": ("elman", "binding", {}),
     "trials": ("leaky-rnn", "delayed-match", {}),
     "relational": ("esbn", "same-different", {}),
 }

@@ -9,7 +9,7 @@ BUDGET = 8e9
 """Multiplications and additions of a measurement on a page, a few seconds on one core."""
 OVERHEAD = 5e5
 """Multiplications and additions that take as long as the overhead of one step."""
-HOW_TO_MEASURE = "InspectionOptions(full=True), or `mnemoscope inspect --full`, measures it."
+HOW_TO_MEASURE = "InspectionOptions(full=True), or --full on the command line, measures it."
 
 
 def is_quick(cell: Cell, steps: int, sequences: int, options: InspectionOptions, passes: int = 1) -> bool:

@@ -61,9 +61,10 @@ class Entry:
             return f"{self.status}: {self.reason}"
         if self.value is None:
             return self.note
-        words = [self.bound, _number(self.value, self.unit)]
+        number = _number(self.value, self.unit)
+        words = [self.bound, number]
         if self.unit and self.unit != "%":
-            words.append(SINGULAR.get(self.unit, self.unit) if self.value == 1 else self.unit)
+            words.append(SINGULAR.get(self.unit, self.unit) if number == "1" else self.unit)
         if self.low is not None and self.high is not None:
             words.append(f"({_number(self.low, self.unit)} to {_number(self.high, self.unit)})")
         return " ".join(word for word in words if word) + (f", {self.note}" if self.note else "")

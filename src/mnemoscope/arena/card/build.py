@@ -74,8 +74,8 @@ def memory_card(
         if task is None:
             raise ValueError("The card of a Model is measured on its task: pass memory_card(model, task).")
         subject = Subject(network.time_first().eval(), task, seed, options)
-        title, training = name or type(network.cell).__name__, _given_training(trained)
-        words = (_cell_words(subject), _task_words(task))
+        title, training = name or subject.kind, _given_training(trained)
+        words = (f"{subject.kind}, {subject.parameters:,} parameters", repr(task))
     else:
         if task is not None or name is not None or trained is not None or seed != 0:
             raise ValueError("A run knows its task, seed, name and training; omit them.")
@@ -115,15 +115,6 @@ def _given_training(trained: bool | None) -> str:
     if trained is None:
         return "How the network was trained is not known: it was passed without a run."
     return "The network was trained; its run was not passed." if trained else "The network was not trained."
-
-
-def _cell_words(subject: Subject) -> str:
-    return f"{type(subject.cell).__name__}, {subject.parameters:,} parameters"
-
-
-def _task_words(task: Task) -> str:
-    """Return the class of a task with the options that have no default value."""
-    return repr(task)
 
 
 def _words_of_run(subject: Subject) -> tuple[str, str, tuple[str, str]]:

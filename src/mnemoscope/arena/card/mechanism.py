@@ -111,8 +111,8 @@ def _slow_manifold(rest: Rest) -> Entry:
     manifold = rest.mechanism.settling
     if manifold:
         lasts = isfinite(manifold.lifetime)
-        life = f"a value lasts {manifold.lifetime:.3g} steps" if lasts else "with no end of its lifetime"
-        return Entry(MANIFOLD, note=f"{manifold.topologies[0]}, {life}")
+        when = f"after about {manifold.lifetime:.2g} steps" if lasts else "never"
+        return Entry(MANIFOLD, note=f"{manifold.topologies[0]}; its drift alone loses a value {when}")
     if manifold is not None:
         return Entry(MANIFOLD, note=f"none: {manifold.reason}")
     texts = [section.lead for section in rest.mechanism.sections if section.title == "Slow manifold"]

@@ -6,6 +6,7 @@ from mnemoscope.arena.card.answers import Answer, Entry, Line, not_applicable, n
 from mnemoscope.arena.card.subject import Subject
 from mnemoscope.arena.definition import Entrant
 from mnemoscope.arena.result import ArenaTable
+from mnemoscope.base.plurals import pluralise
 
 NO_ARENA = "No results of an arena were given; pass --arena FILE, or arena=ArenaTable.load(FILE)."
 OWN, OTHERS = "this network", "arena"
@@ -48,9 +49,9 @@ def _losses(subject: Subject) -> list[Entry]:
 
 
 def _own_point(subject: Subject) -> Line | None:
-    """Return state size and skill of the network on its task; None where chance is not known."""
+    """Return state size and skill of the network on its task; None without a state or a known chance."""
     chance = subject.chance
-    if chance is None or chance == 1:
+    if subject.stateless or chance is None or chance == 1:
         return None
     skill, low, high = ((value - chance) / (1 - chance) for value in subject.accuracy)
     return Line.known(OWN, [subject.state_size], [skill], [low], [high])
@@ -76,7 +77,8 @@ def _in_arena(subject: Subject, arena: ArenaTable | None) -> tuple[list[Entry], 
     if skill is None:
         return [not_decided(name, f"{entrant.name} has no finished run in the arena {arena.arena.name!r}.")], others
     rank = [each for each in arena.ranking() if arena.mean_skill(each)[0] is not None].index(entrant.name) + 1
-    ranked = f"rank {rank} of {len(points)} as {entrant.name}, mean over {tasks} tasks; chance is 0, no error is 1"
+    mean = f"mean over {pluralise(tasks, 'task')}"
+    ranked = f"rank {rank} of {len(points)} as {entrant.name}, {mean}; chance is 0, no error is 1"
     entries = [Entry(name, skill, note=ranked)]
     for task in arena.tasks:
         cell = arena.cell(entrant.name, task)

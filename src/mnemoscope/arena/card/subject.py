@@ -41,6 +41,11 @@ class Subject:
         """Whether the network answers in one step, without a state."""
         return isinstance(self.model, SingleStepModel)
 
+    @property
+    def kind(self) -> str:
+        """Class of the network."""
+        return type(self.model.network if isinstance(self.model, SingleStepModel) else self.cell).__name__
+
     @cached_property
     def batch(self) -> Batch:
         """New sequences of the task, those of the test split."""
