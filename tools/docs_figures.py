@@ -48,6 +48,7 @@ SHORT_SEQUENCES: dict[str, dict[str, Any]] = {
     "selective-copy": {"length": 26, "data": 6},
     "induction-heads": {"length": 32},
     "string-copy": {"context": 64},
+    "ngram-recall": {"packed": False, "longest": 12},
     "mad-recall": {"length": 32, "examples": 0, "next_tokens": False},
     "mad-noisy-recall": {"length": 32, "examples": 0, "next_tokens": False},
     "mad-fuzzy-recall": {"length": 32, "shortest_key": 3, "examples": 0, "next_tokens": False},

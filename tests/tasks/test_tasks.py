@@ -39,6 +39,7 @@ from mnemoscope.tasks import (
     ModularArithmetic,
     MultiQueryRecall,
     MultiTask,
+    NgramRecall,
     ParametricMemory,
     Parity,
     PennTreebank,
@@ -121,6 +122,10 @@ SMALL = {
     "selective-copy": [SelectiveCopy(length=5, data=2, vocabulary=5), SelectiveCopy(3, 3, 4)],
     "induction-heads": [InductionHeads(length=6, vocabulary=4), InductionHeads(4, 3)],
     "string-copy": [StringCopy(1, 3, 2, 4, letters=3, context=16), StringCopy(letters=2).at(3)],
+    "ngram-recall": [
+        NgramRecall(8, 9, 8, 10, letters=12, context=40),
+        NgramRecall(8, 8, 7, 8, letters=12, context=40, ngram=2, answer=2, ngram_first=True),
+    ],
     "mad-recall": [MadRecall(60, vocabulary=5, length=8), MadRecall(0, 6, 6, next_tokens=False)],
     "mad-noisy-recall": [MadNoisyRecall(60, vocabulary=4, length=8, noise=0.5)],
     "mad-fuzzy-recall": [
@@ -347,6 +352,16 @@ def _token_chances(task: TokenTask, batch: Batch) -> torch.Tensor:
         chances[..., int(isinstance(task, SelectiveCopy)) : -1] = 1
     elif isinstance(task, MadRecall):
         chances[..., task.vocabulary // 2 : task.vocabulary] = 1
+    elif isinstance(task, NgramRecall):
+        chances[..., : task.letters] = 1 / task.letters
+        for step in range(len(chances)):
+            running = [each for each in task.timings() if each.first <= step <= each.last]
+            running = [each for each in running if each.first < step or not task.ngram_first]
+            ended = sum(each.probability for each in running if each.last == step)
+            ended /= sum(each.probability for each in running) or 1
+            later = batch.inputs[step] < task.letters  # not at the bar
+            chances[step, later, : task.letters] *= 1 - ended
+            chances[step, later, task.letters + 2] = ended
     elif isinstance(task, MadCompression):
         chances[:-1, :, :-1] = chances[-1, :, -1] = 1
     elif isinstance(task, MadFuzzyRecall):  # the first token of a value, or one that differs from the token before

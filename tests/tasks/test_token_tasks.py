@@ -19,6 +19,7 @@ from mnemoscope.tasks import (
     MadSelectiveCopy,
     ModularArithmetic,
     MultiQueryRecall,
+    NgramRecall,
     Parity,
     SelectiveCopy,
     StringCopy,
@@ -177,6 +178,39 @@ def test_string_copy_counts_the_copies_and_their_full_stops():
             due[example.start(2) : example.end()] = [True] * len(example[2])
         assert mask == due[1:]
         assert re.fullmatch(r"(\$[a-e]{2,6}\|[a-e]{2,6}\.)+(\$[a-e]{0,6}(\|[a-e]{0,6})?)?", text)
+
+
+@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize("answer", [0, 2])
+def test_ngram_recall_asks_for_what_follows_the_first_occurrence(first, answer):
+    task = NgramRecall(7, 9, 7, 9, letters=3, context=60, ngram=2, answer=answer, ngram_first=first)
+    pattern = r"\$([a-c]{2})\|([a-c]{7,9})\|([a-c]+)\." if first else r"\$([a-c]{7,9})\|([a-c]{2})([a-c]+)\."
+    places = set()
+    for inputs, targets, mask in columns(task.batch(100, seed=0, number=0)):
+        text = "".join(map(task.label, [*inputs, targets[-1]]))
+        due = [False] * len(text)
+        for example in re.finditer(pattern, text):
+            ngram, string = (example[1], example[2]) if first else (example[2], example[1])
+            place = string.index(ngram)
+            places.add((len(string), place))
+            rest = string[place + 2 :]
+            assert example[3] == (rest[:answer] if answer else rest)
+            due[example.start(3) : example.end()] = [True] * (len(example[3]) + 1)
+        assert mask == due[1:]
+    assert {place for length, place in places if length == 9} == {*range(9 - 2 - answer - 2)}
+
+
+def test_ngram_recall_places_ngrams_as_the_reference():
+    """The reference draws below one less than the number of n-grams, which it takes up to one before the last."""
+    task = NgramRecall().at(12)
+    sizes = task.batch(2000, 0, 0, "test").mask.sum(0) - 1  # letters of the answer: 12 - 3 - place
+    shares = sizes.bincount(minlength=10) / 2000
+    assert shares.tolist() == pytest.approx([0, 0, 0] + [1 / 7] * 7, abs=0.032)  # deviation 0.008
+
+
+def test_ngram_recall_needs_an_ngram_that_occurs_once():
+    with pytest.raises(ValueError, match="No 1-gram of 2 letters occurs once in 1000 strings of length 60"):
+        NgramRecall(60, 60, 60, 60, letters=2, ngram=1).batch(1, 0, 0)
 
 
 def test_string_copy_is_tested_on_single_strings_and_scores_letters():
@@ -429,6 +463,7 @@ def test_an_embedding_has_the_size_of_the_configuration():
         (lambda: StringCopy(letters=27), "letters must be from 2 to 26, but is 27"),
         (lambda: StringCopy(longest=120), "need a context of 243 steps, but it has 220"),
         (lambda: MadRecall(length=7), "has an even length, but it is 7"),
+        (lambda: NgramRecall(shortest=5), "begins at 6 or above, but it is 5 to 20"),
         (lambda: MadFuzzyRecall(length=12), "need a length above 12, but it is 12"),
         (lambda: MadFuzzyRecall(vocabulary=6), "need a vocabulary of 7 or more, but it has 6"),
         (lambda: MadFuzzyRecall(shortest_key=4), "it is 4 to 3"),

@@ -57,6 +57,8 @@ induction-heads | at the second trigger, recall the token that followed the firs
     tokens, associative memory
 string-copy | copy a string of random length, letter by letter
     Jelassi et al. 2024 | mnemoscope.tasks:StringCopy | jelassi2024 | tokens, delayed recall
+ngram-recall | given a few letters of a string, recall those that follow them
+    Jelassi et al. 2024 | mnemoscope.tasks:NgramRecall | jelassi2024 | tokens, associative memory
 mad-recall | recall the value of each key that returns, in a sequence of pairs
     Poli et al. 2024 | mnemoscope.tasks:MadRecall | poli2024 | tokens, associative memory
 mad-noisy-recall | recall the value of each key that returns, in a sequence of pairs and noise

@@ -45,6 +45,7 @@ from mnemoscope.tasks.tokens import (
     MadSelectiveCopy as MadSelectiveCopy,
     ModularArithmetic as ModularArithmetic,
     MultiQueryRecall as MultiQueryRecall,
+    NgramRecall as NgramRecall,
     Parity as Parity,
     SelectiveCopy as SelectiveCopy,
     StringCopy as StringCopy,

@@ -10,6 +10,7 @@ from mnemoscope.tasks.tokens.modular_arithmetic import (
     ModularArithmetic as ModularArithmetic,
 )
 from mnemoscope.tasks.tokens.multi_query_recall import MultiQueryRecall as MultiQueryRecall
+from mnemoscope.tasks.tokens.ngram_recall import NgramRecall as NgramRecall
 from mnemoscope.tasks.tokens.parity import Parity as Parity
 from mnemoscope.tasks.tokens.selective_copy import SelectiveCopy as SelectiveCopy
 from mnemoscope.tasks.tokens.string_copy import StringCopy as StringCopy
