@@ -82,8 +82,8 @@ def _networks(names: Sequence[str], depth: int, **changes: Any) -> dict[Subject,
 
 def _claims() -> list[Claim]:
     source, theory = (
-        Source("jelassi2024", "copying, a figure"),
-        Source("jelassi2024", "length generalisation, a figure"),
+        Source("jelassi2024", "copying, a figure that we have not checked"),
+        Source("jelassi2024", "length generalisation, a figure that we have not checked"),
     )
     claims = [
         Claim(about(network, TASK), TRAINED, "learns to copy", source, LEARNED) for network in (*TRANSFORMERS, "mamba")

@@ -65,7 +65,7 @@ def _network(factors: int, values: str) -> str:
 
 
 README = siems("the example of its repository")
-FIGURE = siems("single-layer networks on groups, a figure")
+FIGURE = siems("single-layer networks on groups, a figure that we have not checked")
 
 
 def _claims() -> list[Claim]:
@@ -76,11 +76,11 @@ def _claims() -> list[Claim]:
         for setting, outcome in outcomes.items()
     ]
     claims += [
-        Claim(about(_network(factors, NEGATIVE), group), TRAINED, "learned, read off curves", FIGURE, LEARNS)
+        Claim(about(_network(factors, NEGATIVE), group), TRAINED, "learned", FIGURE, LEARNS)
         for group, factors in (("S4", 2), ("A5", 2), ("S5", 4))
     ]
     claims += [
-        Claim(about(_network(1, NEGATIVE), group), TRAINED, "not learned, read off curves", FIGURE, FAILS)
+        Claim(about(_network(1, NEGATIVE), group), TRAINED, "not learned", FIGURE, FAILS)
         for group in ("S4", "A5", "S5")
     ]
     claims += [
@@ -88,7 +88,7 @@ def _claims() -> list[Claim]:
         Claim(
             about("deltaproduct 1 [-1, 1], three layers", "S3"),
             TRAINED,
-            "learned, read off curves",
+            "learned",
             FIGURE,
             LEARNS,
             out_of_reach=NO_BLOCK,
