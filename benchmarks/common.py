@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 import shlex
 import statistics
 import subprocess
@@ -70,6 +71,16 @@ def write_json(path: Path, **content: Any) -> None:
     """Write the command, the commit of the library, the machine and the measurements."""
     header = {"command": command(), "commit": library_commit(), "environment": environment()}
     path.write_text(json.dumps({**header, **content}, indent=1) + "\n")
+
+
+def device_name(device: str) -> str:
+    """Return the device as part of the names of files: results of a CPU also name its architecture."""
+    return f"cpu_{platform.machine()}" if device == "cpu" else device
+
+
+def machine() -> str:
+    """Return the processor and its architecture, for the heads of tables."""
+    return f"{environment()['cpu']}, {platform.machine()}"
 
 
 def synchronise(device: str) -> None:

@@ -4,9 +4,10 @@
     python benchmarks/matrices.py --released <checkout of nnRNN/nnRNN_release> --keep
 
 A training step is one-hot coding, forward, loss, recall, backward and RMSprop on the copy task (N = 128, batch 10, 220
-steps). Measured are the networks of this library, torch.nn.RNN (tanh) and nn.LSTM of the same size, and the released
-nnRNN with the loop over symbols of its script (symbols drawn in advance, nothing printed). Its newest version does not
-run on current torch: `torch.solve`, which was removed, and the logarithm of P, which it never sets, are supplied here.
+steps). Measured are the networks of this library, torch.nn.RNN (tanh), nn.GRU and nn.LSTM of the same size, and the
+released nnRNN with the loop over symbols of its script (symbols drawn in advance, nothing printed). Its newest version
+does not run on current torch: `torch.solve`, which was removed, and the logarithm of P, which it never sets, are
+supplied here.
 
 The exponential of a skew matrix, forward and backward in float32, is compared with torch.matrix_exp: time, and distance
 of the result from orthogonal, `|X^T X - I|_F`. The matrix resembles a trained one: Henaff's blocks and small entries
@@ -31,7 +32,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, one_hot
 
-from common import command, folder, option_parser, take_turns, write_json
+from common import command, folder, machine, option_parser, take_turns, write_json
 from mnemoscope import registry
 from mnemoscope.cells import Model
 from mnemoscope.connectivity import Connectivity, Exponential, skew_exponential
@@ -60,7 +61,7 @@ def training_steps(options: argparse.Namespace) -> list[dict[str, Any]]:
     batch = task.batch(BATCH, seed=0, number=0)
     symbols, targets = batch.inputs.argmax(-1), batch.targets
     work = {name: our_step(name, task, batch, symbols) for name in OURS}
-    work |= {f"torch.nn.{net.__name__}": torch_step(net, symbols, targets) for net in (nn.RNN, nn.LSTM)}
+    work |= {f"torch.nn.{net.__name__}": torch_step(net, symbols, targets) for net in (nn.RNN, nn.GRU, nn.LSTM)}
     if options.released:
         work["released nnRNN"] = released_step(options.released, symbols, targets)
     wall, cpu = take_turns(work, options.repeats)
@@ -90,7 +91,9 @@ def our_step(name: str, task: Copy, batch: Batch, symbols: Tensor) -> Callable[[
     return step
 
 
-def torch_step(kind: type[nn.RNN] | type[nn.LSTM], symbols: Tensor, targets: Tensor) -> Callable[[], None]:
+def torch_step(
+    kind: type[nn.RNN] | type[nn.GRU] | type[nn.LSTM], symbols: Tensor, targets: Tensor
+) -> Callable[[], None]:
     """Return a training step of a torch.nn network of the same size."""
     network, readout = kind(INPUTS, UNITS), nn.Linear(UNITS, 9)
     optimiser = torch.optim.RMSprop([*network.parameters(), *readout.parameters()], lr=1e-5)
@@ -168,7 +171,8 @@ def table(steps: list[dict[str, Any]], exponentials: list[dict[str, Any]], optio
     lines = [
         "# Training steps of orthogonal and non-normal networks",
         "",
-        f"`{command()}`, {options.threads} thread(s), float32, copy task: {UNITS} units, batch {BATCH}, 220 steps.",
+        f"`{command()}`, {machine()}, {options.threads} thread(s), float32, copy task: {UNITS} units, batch {BATCH}, "
+        "220 steps.",
         "Ratios are of CPU time to that of torch.nn.RNN (tanh) and of the released nnRNN; below 1 is faster.",
         "",
         "| network | wall ms | CPU ms | x torch.nn.RNN | x released nnRNN |",

@@ -33,7 +33,16 @@ import scipy.sparse
 import torch
 
 import mnemoscope as ms
-from common import command, folder, option_parser, synchronise, take_turns, write_json
+from common import (
+    command,
+    device_name,
+    folder,
+    machine,
+    option_parser,
+    synchronise,
+    take_turns,
+    write_json,
+)
 from mnemoscope.cells import EchoState, Model, Reservoirs
 from mnemoscope.training import train_force
 
@@ -91,7 +100,7 @@ def main() -> None:
             ),
         )
     ]
-    results, name = folder(options.keep), f"reservoirs_{options.device}"
+    results, name = folder(options.keep), f"reservoirs_{device_name(options.device)}"
     content = [{**asdict(row), "ratio": row.ratio} for row in rows]
     write_json(results / f"{name}.json", threads=THREADS, density=options.density, peer=peer.__version__, rows=content)
     (results / f"{name}.md").write_text(_table(rows, peer.__version__, options))
@@ -210,7 +219,7 @@ def _difference(ours: np.ndarray, theirs: np.ndarray) -> float:
 def _table(rows: list[Measurement], version: str, options: argparse.Namespace) -> str:
     head = [
         f"`{command()}`: reservoirs of {UNITS} units, density {options.density:g}, "
-        f"compared with reservoirpy {version}, {THREADS} threads, float64.",
+        f"compared with reservoirpy {version}, {machine()}, {THREADS} threads, float64.",
         "",
         "| work | steps | mnemoscope | reservoirpy | ratio | CPU ratio | largest difference |",
         "|---|---|---|---|---|---|---|",

@@ -38,7 +38,16 @@ import torch
 from torch import Tensor, nn
 
 import mnemoscope as ms
-from common import command, folder, option_parser, synchronise, take_turns, write_json
+from common import (
+    command,
+    device_name,
+    folder,
+    machine as processor,
+    option_parser,
+    synchronise,
+    take_turns,
+    write_json,
+)
 from mnemoscope.cells import GRU, LSTM, Cell, Elman
 
 INPUTS = 10
@@ -84,7 +93,7 @@ def main() -> None:
             continue
         rows += one_case(kind, units, batch, steps, machine, options)
     results = folder(options.keep)
-    name = f"scans_{options.device}{options.label and '_'}{options.label}"
+    name = f"scans_{device_name(options.device)}{options.label and '_'}{options.label}"
     write_json(
         results / f"{name}.json",
         threads=options.threads,
@@ -295,7 +304,7 @@ def table(rows: list[Measurement], machine: Machine, options: argparse.Namespace
     lines = [
         f"# Recurrent scans, {options.device}",
         "",
-        f"`{command()}`, {options.threads} threads, float32; {machine}.",
+        f"`{command()}`, {processor()}, {options.threads} threads, float32; {machine}.",
         "Median microseconds per step. Ratios compare forward + backward (or its CPU time) with other methods on the",
         "same case in the same run, tf32 with tf32; below 1 is faster. Memory: the peak on a GPU; on the CPU the",
         "tensors saved for the backward pass.",

@@ -9,6 +9,7 @@ import torch
 
 import mnemoscope as ms
 from mnemoscope.cells import EchoState, Model, Reservoirs
+from mnemoscope.kernels.sparse_products import MKLMatrix, ScipyMatrix
 from tests.slow import representatives
 
 FORMS = ("current", "rate")
@@ -299,3 +300,23 @@ def test_a_plain_reservoir_is_trained_by_gradients_too():
         optimiser.step()
         losses.append(loss.item())
     assert losses[-1] < 0.1 * losses[0]
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize("kind", [MKLMatrix, ScipyMatrix])
+def test_every_sparse_product_runs_reservoirs_as_the_loop_does(kind, batch, monkeypatch):
+    if kind is MKLMatrix and not torch.backends.mkl.is_available():
+        pytest.skip("torch has no MKL on this machine")
+    monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: kind is MKLMatrix)
+    cells = [EchoState(3, 40, 2, density=0.1).double() for _ in range(5)]
+    for cell in cells:
+        torch.nn.init.normal_(cell.readout)
+    reservoirs, xs = Reservoirs(cells), torch.randn(9, batch, 3, dtype=torch.float64)
+    assert isinstance(reservoirs._blocks, kind)
+    rates, last = reservoirs.run(xs)
+    outputs, _ = reservoirs.run_outputs(xs)
+    for number, cell in enumerate(cells):
+        expected, state = ms.scan(cell, xs, backend="loop")
+        torch.testing.assert_close(rates[:, number], expected, rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(last[number], state, rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(outputs[:, number], cell.read(expected), rtol=1e-11, atol=1e-11)

@@ -21,8 +21,8 @@ from mnemoscope.kernels import (
     elementwise as elementwise_module,
     elementwise_scan,
     gated,
-    gated_cpu,
     linear_scan,
+    stepping,
 )
 from mnemoscope.kernels.devices import exact_products
 from mnemoscope.kernels.linear import MANY
@@ -476,7 +476,7 @@ def test_autocast_gives_the_dtype_of_the_loop(phi, masked):
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("name", ["gru", "lstm", "goru"])
 def test_gated_scans_equal_the_loop_over_several_pieces(name, masked, monkeypatch):
-    monkeypatch.setattr(gated_cpu, "PIECE", 2 * 4 * 7 * 8 * 3)  # two of eleven steps
+    monkeypatch.setattr(stepping, "PIECE", 2 * 4 * 7 * 8 * 3)  # two of eleven steps
     cell = CELLS[name]().double()
     xs, state = torch.randn(11, 3, 3, dtype=torch.float64, requires_grad=True), random_state(cell, 3)
     mask = torch.rand(11, 3) < 0.7 if masked else None

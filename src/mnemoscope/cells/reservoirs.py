@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -15,6 +14,7 @@ from mnemoscope.base.array_types import Float
 from mnemoscope.cells.cell import check_input
 from mnemoscope.cells.leaky_reservoir import LeakyReservoir
 from mnemoscope.cells.nonlinearities import Elementwise, Nonlinearity
+from mnemoscope.kernels.sparse_products import SparseMatrix, block_diagonal
 
 Inputs = Float[Tensor, "time ... features"]
 """Inputs (time, batch, features), shared by all reservoirs, or (time, reservoirs, batch, features)."""
@@ -59,7 +59,7 @@ class Reservoirs:
             self._groups = [slice(first, first + GROUP) for first in range(0, len(matrices), GROUP)]
             """Reservoirs that one thread steps together."""
             self._group_blocks = (
-                [] if self._blocks is None else [_block_diagonal(matrices[group]) for group in self._groups]
+                [] if self._blocks is None else [block_diagonal(matrices[group]) for group in self._groups]
             )
             self.feedback = _stacked([cell.feedback for cell in self.cells])
             self.readout = _stacked([cell.readout for cell in self.cells])
@@ -114,10 +114,10 @@ class Reservoirs:
             group, blocks = groups[number]
             return self._run_group(group, blocks, kept[:, group], xs, last[group])
 
-        return kept, torch.cat(_in_threads(run_group, len(groups), self._blocks.values().numel() // len(groups)))
+        return kept, torch.cat(_in_threads(run_group, len(groups), self._blocks.entries // len(groups)))
 
     @torch.no_grad()  # needed here again: it applies to one thread only
-    def _run_group(self, group: slice, blocks: Tensor, kept: Tensor, xs: Tensor, state: Tensor) -> Tensor:
+    def _run_group(self, group: slice, blocks: SparseMatrix, kept: Tensor, xs: Tensor, state: Tensor) -> Tensor:
         """Write the rates of a group of sparse reservoirs (batch 1) into `kept`; return their last states."""
         x, r = state.flatten().clone(), self.rates(state).flatten()
         pre = torch.empty_like(x)
@@ -130,7 +130,7 @@ class Reservoirs:
         W_fb_T = None if self.feedback is None else self.feedback[group].mT
         current = self.form == "current"
         for row, u in zip(kept.flatten(1).unbind(), self.driven(xs, group), strict=True):
-            torch.addmv(u.flatten(), blocks, r, out=pre)
+            blocks.add_times_vector(u.flatten(), r, out=pre)
             if W_fb_T is not None and W_o_T is not None:
                 pre.view_as(state).add_(r.view_as(state) @ W_o_T @ W_fb_T)
             if current:
@@ -174,8 +174,8 @@ class Reservoirs:
             return torch.bmm(r, self._W_T)
         assert self._blocks is not None
         if r.shape[1] == 1:
-            return torch.mv(self._blocks, r.view(-1)).view_as(r)
-        product = self._blocks @ r.mT.reshape(-1, r.shape[1])
+            return self._blocks.times_vector(r.view(-1)).view_as(r)
+        product = self._blocks.times_matrix(r.mT.reshape(-1, r.shape[1]))
         return product.view(r.shape[0], -1, r.shape[1]).mT.contiguous()
 
     def _steps(self, xs: Tensor, x: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
@@ -210,33 +210,13 @@ def _in_threads(job: Callable[[int], Tensor], jobs: int, entries: int) -> list[T
             torch.set_num_threads(threads)
 
 
-def _sparse(matrices: Sequence[Tensor]) -> Tensor | None:
+def _sparse(matrices: Sequence[Tensor]) -> SparseMatrix | None:
     """Return a block-diagonal sparse matrix of these, or None where dense products are faster."""
     first = matrices[0]
     entries = sum(int(torch.count_nonzero(W)) for W in matrices)
     few = entries < SPARSE * len(matrices) * first.numel()
     precise = first.dtype in (torch.float32, torch.float64)
-    if not (few and precise and first.device.type == "cpu" and torch.backends.mkl.is_available()):
-        return None
-    return _block_diagonal(matrices)
-
-
-def _block_diagonal(matrices: Sequence[Tensor]) -> Tensor:
-    """Return one sparse matrix with these on its diagonal; MKL is twice as fast with its 32-bit indices."""
-    size, rows, columns, values = matrices[0].shape[0], [matrices[0].new_zeros(1, dtype=torch.int32)], [], []
-    entries = 0
-    for number, W in enumerate(matrices):
-        row, column = W.nonzero(as_tuple=True)
-        rows.append((entries + torch.bincount(row, minlength=size).cumsum(0)).int())
-        columns.append((column + number * size).int())
-        values.append(W[row, column])
-        entries += row.numel()
-    whole = size * len(matrices)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Sparse (CSR tensor support is in beta|invariant checks)")
-        return torch.sparse_csr_tensor(
-            torch.cat(rows), torch.cat(columns), torch.cat(values), size=(whole, whole), check_invariants=True
-        )
+    return block_diagonal(matrices) if few and precise and first.device.type == "cpu" else None
 
 
 def _squash(phi: Nonlinearity, shape: torch.Size, z: Tensor) -> None:

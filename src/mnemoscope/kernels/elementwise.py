@@ -14,7 +14,6 @@ Operators instead of an `autograd.Function`: `torch.compile` then takes the scan
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
@@ -22,9 +21,14 @@ import torch
 from torch import Tensor
 from torch.library import custom_op
 
-from mnemoscope.base.array_types import Bool, Float, Inexact
+from mnemoscope.base.array_types import Bool, Complex, Float, Inexact
 from mnemoscope.kernels.activation import ACTIVATIONS, Activation
+from mnemoscope.kernels.complex_modrelu import PAIRED_MODRELU, as_parts, from_parts, real_matrix
 from mnemoscope.kernels.devices import exact_products, no_triton, useful_threads
+from mnemoscope.kernels.stepping import held_steps, pieces
+
+_DESCRIPTIONS: dict[str, Activation] = {**ACTIVATIONS, PAIRED_MODRELU.name: PAIRED_MODRELU}
+"""The activations of the operators."""
 
 
 def elementwise_scan(
@@ -45,7 +49,25 @@ def elementwise_scan(
     [0.5, 0.25, 0.125]
     """
     _check(us, h0, V, activation, bias)
+    if us.is_complex() and activation == "modrelu" and us.device.type == "cpu":
+        return from_parts(paired_modrelu_scan(as_parts(us), h0, V, bias, mask))
     return _scan(us, h0, V, activation, bias, mask)
+
+
+def paired_modrelu_scan(
+    us: Float[Tensor, "time batch parts"],
+    h0: Complex[Tensor, "batch units"],
+    V: Complex[Tensor, "units units"],
+    bias: Float[Tensor, " units"] | None,
+    mask: Bool[Tensor, "time batch"] | None = None,
+) -> Float[Tensor, "time batch parts"]:
+    """Return the states of complex modReLU on a CPU; parts are the real parts followed by the imaginary parts.
+
+    >>> hs = paired_modrelu_scan(torch.zeros(3, 1, 2), torch.ones(1, 1) + 0j, 0.5j * torch.ones(1, 1), torch.zeros(1))
+    >>> hs[:, 0].tolist()
+    [[0.0, 0.5], [-0.25, 0.0], [0.0, -0.125]]
+    """
+    return _scan(us, as_parts(h0), real_matrix(V), PAIRED_MODRELU.name, bias, mask)
 
 
 def no_elementwise_scan(device: torch.device, dtype: torch.dtype, activation: str) -> str | None:
@@ -98,19 +120,14 @@ def _scan(us: Tensor, h0: Tensor, V: Tensor, activation: str, bias: Tensor | Non
         return _triton().forward(us, h0, V, activation, bias, mask)
     with useful_threads(h0):
         hs, h = us.clone(memory_format=torch.contiguous_format), h0
-        V_T, apply = V.mT.contiguous(), ACTIVATIONS[activation].in_place(h0, bias)
-        for z, keep in zip(hs.unbind(), _held(mask, len(hs)), strict=True):
+        V_T, apply = V.mT.contiguous(), _DESCRIPTIONS[activation].in_place(h0, bias)
+        for z, keep in zip(hs.unbind(), held_steps(mask, len(hs)), strict=True):
             z.addmm_(h, V_T)
             apply(z)
             if keep is not None:
                 torch.where(keep, h, z, out=z)
             h = z
     return hs
-
-
-def _held(mask: Tensor | None, time: int) -> Sequence[Tensor | None]:
-    """Return for each step where the state is held, (batch, 1), or None if there is no mask."""
-    return (None,) * time if mask is None else (~mask.unsqueeze(-1)).unbind()
 
 
 @_scan.register_fake
@@ -134,7 +151,7 @@ def _backward(ctx, g: Tensor) -> tuple:  # noqa: ANN001
             if len(D) > 1:
                 dV = dV + _transpose_times(D[1:].reshape(-1, D.shape[2]), hs[:-1].reshape(-1, D.shape[2]))
         if bias is not None and ctx.needs_input_grad[4]:
-            dbias = ACTIVATIONS[ctx.activation].bias_gradient(D, hs)
+            dbias = _DESCRIPTIONS[ctx.activation].bias_gradient(D, hs)
     return D, dh0, dV, None, dbias, None
 
 
@@ -188,19 +205,22 @@ def _adjoint(
 ) -> tuple[Tensor, Tensor]:
     if hs.is_cuda:
         return _triton().adjoint(g, hs, V, activation, bias, mask)
-    phi = ACTIVATIONS[activation]
+    phi = _DESCRIPTIONS[activation]
     with useful_threads(hs[0]):
         D, V_conj = g.clone(memory_format=torch.contiguous_format), V.conj().resolve_conj().contiguous()
-        gates = phi.gates(hs, bias)
-        by_time = zip(*(gate.unbind()[::-1] for gate in gates), strict=True) if gates else ((),) * len(D)
         carried, later = torch.zeros_like(D[0]), None
-        for G, gate, keep in zip(D.unbind()[::-1], by_time, _held(mask, len(D))[::-1], strict=True):
-            if later is not None:
-                G.addmm_(later, V_conj)
-            if keep is not None:
-                carried = torch.where(keep, G.add_(carried), 0)
-            phi.pull_back_(G, *gate)
-            later = G if keep is None else G.masked_fill_(keep, 0)
+        held = held_steps(mask, len(D))
+        for steps in reversed(pieces(hs[0], len(D), 3)):
+            gates = phi.gates(hs[steps], bias)
+            rows = D[steps].unbind()[::-1]
+            by_time = zip(*(gate.unbind()[::-1] for gate in gates), strict=True) if gates else ((),) * len(rows)
+            for G, gate, keep in zip(rows, by_time, held[steps][::-1], strict=True):
+                if later is not None:
+                    G.addmm_(later, V_conj)
+                if keep is not None:
+                    carried = torch.where(keep, G.add_(carried), 0)
+                phi.pull_back_(G, *gate)
+                later = G if keep is None else G.masked_fill_(keep, 0)
         if phi.stops and not (hs.sum().isfinite() and D.sum().isfinite()):
             with torch.no_grad():  # infinite or NaN: use formulas in which units that are off block gradients
                 return _differentiable_adjoint(g, hs, V, phi, bias, mask)
@@ -226,7 +246,7 @@ def _backward_adjoint(ctx, gD: Tensor, gdh0: Tensor) -> tuple:  # noqa: ANN001
     with torch.enable_grad(), torch.autocast(hs.device.type, enabled=False):
         # separate graph nodes: hs is a function of V, which must not be counted here
         g, hs, V, bias = (_own(x, again) for x in (g, hs, V, bias))
-        outputs = _differentiable_adjoint(g, hs, V, ACTIVATIONS[ctx.activation], bias, mask)
+        outputs = _differentiable_adjoint(g, hs, V, _DESCRIPTIONS[ctx.activation], bias, mask)
         wanted = [x for x, need in zip((g, hs, V, bias), needed, strict=True) if need]
         found = iter(torch.autograd.grad(outputs, wanted, (gD, gdh0), create_graph=again, materialize_grads=True))
     dg, dhs, dV, dbias = (next(found) if need else None for need in needed)

@@ -19,22 +19,14 @@ Where the mask is False the state is held: the factors of D are 0 there, and the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from mnemoscope.kernels.activation import ACTIVATIONS
 from mnemoscope.kernels.devices import useful_threads
-
-PIECE = 2**18
-"""Bytes of gates that the steps of one piece of a sequence take: they stay in the cache of a core."""
-
-
-def _pieces(like: Tensor, time: int, gates: int) -> list[slice]:
-    """Return the steps of each piece; a step has `gates` numbers for each of `like` (batch, units)."""
-    length = max(1, PIECE // max(1, gates * like.numel() * like.element_size()))
-    return [slice(start, min(start + length, time)) for start in range(0, time, length)]
+from mnemoscope.kernels.stepping import held_steps, pieces
 
 
 def _before(first: Tensor, states: Tensor, steps: slice) -> Tensor:
@@ -49,12 +41,8 @@ def _by_gate(row: Tensor, gates: int) -> Tensor:
     return row.unflatten(-1, (gates, -1))
 
 
-def _held(mask: Tensor | None, steps: slice) -> Iterator[Tensor | None]:
-    """Yield for each step where the state is held, (batch, 1), or None if there is no mask."""
-    if mask is None:
-        yield from [None] * (steps.stop - steps.start)
-    else:
-        yield from (~mask[steps].unsqueeze(-1)).unbind()
+def _held(mask: Tensor | None, steps: slice) -> Sequence[Tensor | None]:
+    return held_steps(None if mask is None else mask[steps], steps.stop - steps.start)
 
 
 # --- LSTM -------------------------------------------------------------------------------------------------------------
@@ -69,7 +57,7 @@ def lstm_forward(
     gates = us.new_empty(us.shape if save else 0)
     with useful_threads(h0, V.shape[0]):
         V_T, s, h, c = V.mT.contiguous(), torch.empty_like(c0, memory_format=torch.contiguous_format), h0, c0
-        for steps in _pieces(h0, len(us), 4):
+        for steps in pieces(h0, len(us), 4):
             rows = gates[steps].copy_(us[steps]) if save else us[steps].clone(memory_format=torch.contiguous_format)
             parts = (part.unbind() for part in (rows, *rows.split((2 * units, units, units), -1)))
             i, f, _, _ = (part.unbind() for part in rows.chunk(4, -1))
@@ -96,13 +84,13 @@ def lstm_adjoint(
     with useful_threads(c0, V.shape[0]):
         G, spare = g[-1].clone(memory_format=torch.contiguous_format), torch.empty_like(g[-1])
         C = g_last.clone(memory_format=torch.contiguous_format)
-        for steps in reversed(_pieces(c0, len(g), 4)):
+        for steps in reversed(pieces(c0, len(g), 4)):
             earlier = _before(torch.zeros_like(g[0]), g, steps)
             factors, f = _lstm_factors(_before(c0, cs, steps), cs[steps], gates[steps], mask, steps)
             gradients = _by_gate(D[steps], 4)
             parts = (earlier, D[steps], gradients[:, :, :3], gradients[:, :, 3], *factors, f)
             for g_t, row, d_ifg, d_o, to_c, to_o, to_ifg, f_t, keep in zip(
-                *(part.unbind()[::-1] for part in parts), [*_held(mask, steps)][::-1], strict=True
+                *(part.unbind()[::-1] for part in parts), _held(mask, steps)[::-1], strict=True
             ):
                 C.addcmul_(G, to_c)
                 torch.mul(G, to_o, out=d_o)
@@ -156,7 +144,7 @@ def gru_forward(
     with useful_threads(h0, V.shape[0]):
         V_T, h = V.mT.contiguous(), h0
         apply = ACTIVATIONS[activation].in_place(h0, threshold)
-        for steps in _pieces(h0, len(us), 4):
+        for steps in pieces(h0, len(us), 4):
             rows = gates[steps] if save else us.new_empty(steps.stop - steps.start, len(h0), 4 * units)
             rows[..., : 2 * units] = us[steps, :, : 2 * units]
             rows[..., 2 * units : 3 * units] = bias
@@ -192,7 +180,7 @@ def gru_adjoint(
     with useful_threads(h0, V.shape[0]):
         V = V.roll(units, 0)  # v first, as in D
         G, spare = g[-1].clone(memory_format=torch.contiguous_format), torch.empty_like(g[-1])
-        for steps in reversed(_pieces(h0, len(g), 4)):
+        for steps in reversed(pieces(h0, len(g), 4)):
             earlier = _before(torch.zeros_like(g[0]), g, steps)
             factors, z = _gru_factors(_before(h0, hs, steps), gates[steps], activation, threshold, mask, steps)
             parts = (earlier, _by_gate(D[steps], 4), D[steps, :, : 3 * units], factors, z)
