@@ -104,7 +104,7 @@ def test_a_preset_can_be_written_and_built(name, tmp_path):
     model = build_model(config, task)
     if registry.is_relational(config.task):
         answers = model.network.choices
-    elif registry.OWN_READOUT in registry.cells[config.cell].tags:
+    elif task.decoded or registry.OWN_READOUT in registry.cells[config.cell].tags:
         answers = model(task.batch(1, 0, 0).inputs)[0].shape[-1]
     else:
         answers = model.readout.out_features

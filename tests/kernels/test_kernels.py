@@ -653,7 +653,7 @@ def test_missing_fast_paths_have_a_reason(call, message):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"backend": "fast"}, "'auto', 'loop' or 'fused'"),
+        ({"backend": "fast"}, "'auto', 'loop', 'fused', 'newton'"),
         ({"outputs": "first"}, "'all' or 'last'"),
         ({"checkpoint": 0}, "number of steps"),
         ({"checkpoint": "log"}, "number of steps"),

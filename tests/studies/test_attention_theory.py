@@ -72,7 +72,7 @@ def test_memory_is_compared_at_the_published_lengths():
     results = [
         Finished(
             trial,
-            {key: [[T, 3 * T ** power[trial.name]] for T in attention_memory.LENGTHS] for key in ("loop", "fused")},
+            {key: [[T, 500 * T ** power[trial.name]] for T in attention_memory.LENGTHS] for key in ("loop", "fused")},
         )
         for trial in trials
     ]

@@ -116,7 +116,7 @@ def test_games_get_a_verdict_and_games_without_stripes_have_no_row_for_stripes()
     assert rows["corelnet, between: hexominoes"].verdict == "worse"  # 96.6 ± 2.2
     assert rows["corelnet, colour/shape: hexominoes"].verdict == "better"  # 47.2 ± 3.7
     near_chance = rows["esbn, left-of: hexominoes"].judgement  # 49.9 ± 0.3
-    assert near_chance.reason == "neither is much above chance, 0.5"
+    assert near_chance.reason == "neither is much above chance, 50.0%"
     assert rows["corelnet-multi, colour/shape: hexominoes"].verdict == "matches"
     assert "corelnet, left-of: stripes" not in rows
     (better,) = [row for name, row in rows.items() if name.startswith("colour/shape: corelnet-multi against")]

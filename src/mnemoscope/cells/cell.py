@@ -24,8 +24,17 @@ Box = tuple[Float[Tensor, " size"], Float[Tensor, " size"]]
 """Lower and upper corner of a box of flat states."""
 
 
-_STEP = {"forward", "prepare", "_step", "_gates"}
-"""Methods that determine the step: a class that overrides one of them does not inherit `enclose`."""
+_STEP = {"forward", "prepare", "_step", "_gates", "advance"}
+"""Methods that determine the step."""
+_OF_THE_STEP = ("jacobian", "unit_jacobian", "enclose")
+"""Methods that hold for one step alone: a class that overrides the step does not inherit them."""
+
+
+def _belongs_to_a_step(cls: type, name: str) -> bool:
+    """Whether an inherited method was written for a step, and not in a base class that leaves the step open."""
+    lineage = cls.__mro__[: cls.__mro__.index(Cell)]
+    owner = next((depth for depth, base in enumerate(lineage) if name in vars(base)), len(lineage))
+    return any(_STEP & vars(base).keys() for base in lineage[owner:])
 
 
 class Cell(nn.Module):
@@ -77,8 +86,9 @@ class Cell(nn.Module):
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         disable_inherited_fast_path(cls)
-        if "enclose" not in vars(cls) and _STEP & vars(cls).keys():
-            cls.enclose = Cell.enclose  # the inherited ranges are those of another step
+        for name in _OF_THE_STEP if _STEP & vars(cls).keys() else ():
+            if name not in vars(cls) and _belongs_to_a_step(cls, name):
+                setattr(cls, name, getattr(Cell, name))
 
     def initial_state(self, batch: int) -> State:
         """Return the state before the first input, `(batch, ...)`."""

@@ -87,6 +87,8 @@ class DiagonalGRU(DiagonalCell):
         r, z, candidate = torch.sigmoid(u_r + a_r * h), torch.sigmoid(u_z + a_z * h), a_n * h
         return _GRUGates(r, z, torch.tanh(u_n + r * candidate), candidate)
 
+    jacobian = DiagonalCell.jacobian  # it is made of `unit_jacobian`
+
     def unit_jacobian(self, u: Tensor, state: Tensor) -> Float[Tensor, "batch hidden 1 1"]:
         """Return `z + (1 - z)(1 - n^2) a_n r (1 + (1 - r) a_r h) + (h - n) z (1 - z) a_z`."""
         r, z, n, candidate = self._gates(u, state)
@@ -145,6 +147,8 @@ class DiagonalLSTM(DiagonalCell):
         f, g = torch.sigmoid(u_f + a_f * state.h + p_f * state.c), torch.tanh(u_g + a_g * state.h)
         c = g + f * (state.c - g)
         return f, g, torch.sigmoid(u_o + a_o * state.h + p_o * c), c
+
+    jacobian = DiagonalCell.jacobian  # it is made of `unit_jacobian`
 
     def unit_jacobian(self, u: Tensor, state: LSTMState) -> Float[Tensor, "batch hidden 2 2"]:
         """Return d(h', c') / d(h, c) of each unit, by the chain rule through c'."""

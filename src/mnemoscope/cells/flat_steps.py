@@ -19,8 +19,6 @@ from mnemoscope.cells.unrolled import prepared_steps
 
 MOST_NUMBERS = 2**27
 """Numbers of all Jacobians that are in memory together: 0.5 GiB in float32, 1 GiB in float64."""
-_STEP = ("forward", "prepare", "_step", "_gates", "advance")
-"""Methods that determine the step: a class that overrides one of them does not inherit a closed-form Jacobian."""
 
 
 class FlatSteps:
@@ -33,9 +31,8 @@ class FlatSteps:
         self.us, self._step = prepared_steps(cell, xs)
         self.parts = len(leaves(state))
         """Numbers of each unit, if units are independent."""
-        self.by_unit = _has_closed_form(cell, "unit_jacobian")
+        self.by_unit = type(cell).unit_jacobian is not Cell.unit_jacobian
         """Whether the units are independent: the Jacobian has one small block for each."""
-        self._dense = _has_closed_form(cell, "jacobian")
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -108,11 +105,8 @@ class FlatSteps:
 
     def _dense_jacobian(self, before: Tensor, first: int) -> Float[Tensor, "steps size size"]:
         last, flat = first + len(before), before.flatten(0, 1)
-        if self._dense:
-            J = self.cell.jacobian(self.xs[first:last].flatten(0, 1), self.layout.unflatten(flat))
-            if J is not None:
-                return J
-        return batched_jacobian(self._flat_step(first, last), flat)
+        J = self.cell.jacobian(self.xs[first:last].flatten(0, 1), self.layout.unflatten(flat))
+        return batched_jacobian(self._flat_step(first, last), flat) if J is None else J
 
 
 def why_not_flat(cell: Cell, state: State) -> str | None:
@@ -126,12 +120,3 @@ def why_not_flat(cell: Cell, state: State) -> str | None:
         return "its state has integers, or numbers of several dtypes"
     device = leaves(state)[0].device.type
     return "under autocast steps return other dtypes" if torch.is_autocast_enabled(device) else None
-
-
-def _has_closed_form(cell: Cell, method: str) -> bool:
-    """Whether a method that differentiates the step was written for the step that the cell has."""
-    lineage = type(cell).__mro__
-    owner = next(depth for depth, base in enumerate(lineage) if method in vars(base))
-    if lineage[owner] is Cell:
-        return False
-    return not any(name in vars(base) for base in lineage[:owner] for name in _STEP)

@@ -154,6 +154,8 @@ class HDetach(LSTM):
     def cuts_gradients(self) -> bool:
         return self.training
 
+    jacobian = LSTM.jacobian  # the values are those of an LSTM, and so is their derivative
+
     def prepare(self, xs: Float[Tensor, " ..."]) -> tuple[Tensor, Step]:
         us, step = super().prepare(xs)
         return us, self._random_step if self.training else step

@@ -104,7 +104,8 @@ lyapunov | Lyapunov exponents with errors, at constant or changing input: chaos,
     Benettin et al. 1980; Shimada & Nagashima 1979; Geist et al. 1990; Kaplan & Yorke 1979
     mnemoscope.lenses:lyapunov_spectrum | benettin1980 shimada1979 geist1990 kaplan1979 | dynamics
 predictability | whether a network can run in parallel over time on given inputs: exponent and expected iterations
-    Gonzalez et al. 2025 | mnemoscope.lenses:measure_predictability | gonzalez2025 lim2024 benettin1980 | dynamics
+    Gonzalez et al. 2025 | mnemoscope.lenses:measure_predictability
+    gonzalez2024 gonzalez2025 lim2024 benettin1980 | dynamics
 attractors | where a network settles: points, cycles, circles, slow manifolds or chaos, with their basins
     Jang, section 9.1 | mnemoscope.lenses:find_attractors | jang benettin1980 | dynamics
 comparison | distances between networks or recordings by dynamics, inputs, geometry or fixed points, beside nulls

@@ -164,7 +164,7 @@ formal-languages | parity and modular arithmetic with eigenvalues in [0, 1] and 
 word-problems | products of permutations, with one or more reflections for each letter
     Siems et al. 2025 | mnemoscope.studies.siems2025.word_problems:STUDY | siems2025 merrill2024 | state tracking
 mad | tasks of mechanistic architecture design: recall, copying and memorising by small networks
-    Yang et al. 2024, Fig 3; Peng et al. 2025; lin-attn-bench | mnemoscope.studies.yang2024.mad:STUDY
+    Yang et al. 2024, Fig 3; Peng et al. 2025; Jbara 2025 | mnemoscope.studies.yang2024.mad:STUDY
     poli2024 yang2024delta peng2025 lin_attn_bench | recall
 mqar-widths | recall of up to 64 values by networks of several widths
     Arora et al. 2024, Fig 2; Yang et al. 2024, Fig 2 | mnemoscope.studies.arora2024.mqar:STUDY
