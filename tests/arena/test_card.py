@@ -233,6 +233,8 @@ def test_a_network_is_placed_in_an_arena():
     assert found["skill in the arena"].note.startswith("rank 1 of ")
     assert found["arena: accuracy on parity"].value == pytest.approx(0.8)
     assert found.line("arena").labels == tuple(arena.points())
+    behind = table(run(), run("elman"), run("deltanet"), run("deltanet", "recall"))
+    assert "no rank as gru, mean over 1 task;" in what_it_remembers(subject, behind)["skill in the arena"].note
     other = what_it_remembers(replace(subject, config=replace(config, cell="lstm")), arena)
     assert "has no such network" in other["skill in the arena"].reason
     by_run = table(run(hash=replace(config, cell="lstm").hash))

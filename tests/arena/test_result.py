@@ -75,10 +75,23 @@ def test_two_seeds_have_no_interval_and_a_missing_one_is_named():
     assert cell.remarks() == ["1 of 2 seeds"]
 
 
-def test_a_run_that_did_not_stay_finite_is_named_and_has_no_part_in_the_mean():
-    cell = table(run(seed=1, accuracy=0.8), run(seed=2, accuracy=None, curve=(), longer=())).cell("gru", "parity")
-    assert cell.accuracy == 0.8
-    assert cell.remarks() == ["1 of 2 runs did not stay finite"]
+def test_a_run_that_did_not_stay_finite_is_named_and_counts_at_chance():
+    found = table(run(seed=1, accuracy=0.8), run(seed=2, accuracy=None, curve=(), longer=()))
+    cell = found.cell("gru", "parity")
+    assert cell.accuracies == [0.8, 0.5]
+    assert cell.accuracy == pytest.approx(0.65)
+    assert cell.longer == {}
+    assert cell.remarks() == ["1 of 2 runs did not stay finite and counts at chance"]
+    assert replace(cell, chance=None).accuracies == [0.8, 0.0]
+    assert "did not stay finite count at chance: gru on parity." in found.summary()
+
+
+def test_a_network_that_no_learning_rate_trains_has_no_skill_but_loses_no_rank_for_a_missing_task():
+    lost = [run(task="recall", seed=0, accuracy=None, learning_rate=rate) for rate in ARENA.tuning.learning_rates]
+    found = table(run(accuracy=1.0), *lost)
+    assert found.cell("gru", "recall").accuracy is None
+    assert found.mean_skill("gru") == (0.5, 2)
+    assert "did not stay finite count at chance: gru on recall." in found.summary()
 
 
 def test_an_empty_cell_says_why():

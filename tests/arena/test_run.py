@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from mnemoscope.arena import ArenaTable, TrainedRun, add_networks, read_arena
-from mnemoscope.arena.definition import Entrant, Match, arena_names
+from mnemoscope.arena.definition import ArenaTask, Entrant, Match, arena_names
 from mnemoscope.arena.energy import FILE, NVML, EnergyMeter, measured_joules
 from mnemoscope.arena.measurement import run_entry
 from mnemoscope.arena.plan import chosen_rate, matched_sizes, planned_runs
@@ -183,6 +183,12 @@ def test_minutes_need_an_engine_with_a_clock():
 def test_an_arena_for_a_gpu_fails_early_without_one():
     with pytest.raises(ValueError, match="trains on a GPU, and torch finds none here"):
         run_arena(ARENA.on("cuda"), progress=False)
+
+
+def test_a_task_with_a_data_set_is_refused():
+    task = ArenaTask("digits", "smnist", 1)
+    with pytest.raises(ValueError, match="rates would be chosen on the test split"):
+        run_arena(replace(ARENA, tasks=(task,), empty=()), progress=False)
 
 
 def test_a_run_that_does_not_stay_finite_is_recorded_and_fills_no_cell(tmp_path):

@@ -59,15 +59,20 @@ class ArenaCell:
     """Longer spans at which the runs were evaluated."""
     reason: str = ""
     """Why the cell is empty; "" if it is not."""
+    untrainable: bool = False
+    """Whether the cell is empty because no learning rate of the tuning stayed finite."""
 
     @property
     def accuracies(self) -> list[float]:
-        """Accuracy of each seed whose run stayed finite."""
-        return [run.accuracy for run in self.runs if run.accuracy is not None]
+        """Accuracy of each seed. A run that did not stay finite counts at chance, or at 0 if chance is not known.
+
+        Without such runs, a network that often diverges would appear as good as one that never does.
+        """
+        return [(self.chance or 0.0) if run.accuracy is None else run.accuracy for run in self.runs]
 
     @property
     def accuracy(self) -> float | None:
-        """Mean accuracy over the seeds whose runs stayed finite; None without any."""
+        """Mean of `accuracies`; None without any run."""
         return mean(self.accuracies) if self.accuracies else None
 
     @property
@@ -89,15 +94,20 @@ class ArenaCell:
 
     @property
     def skill(self) -> float | None:
-        """Accuracy on a scale on which chance is 0 and no error is 1; None without accuracy or chance."""
-        if self.accuracy is None or self.chance is None:
+        """Accuracy on a scale on which chance is 0 and no error is 1; None without accuracy or chance.
+
+        It is 0 if no learning rate of the tuning stayed finite.
+        """
+        if self.chance is None:
             return None
+        if self.accuracy is None:
+            return 0.0 if self.untrainable else None
         return (self.accuracy - self.chance) / (1 - self.chance)
 
     @property
     def diverged(self) -> int:
         """Number of runs that did not stay finite."""
-        return len(self.runs) - len(self.accuracies)
+        return sum(run.accuracy is None for run in self.runs)
 
     @property
     def parameters(self) -> int | None:
@@ -124,16 +134,18 @@ class ArenaCell:
 
     @property
     def longer(self) -> dict[int, float]:
-        """Mean accuracy at each longer span."""
-        evaluated = [run.longer for run in self.runs if run.longer]
+        """Mean accuracy at each longer span; empty if a run did not stay finite, as it has none."""
+        evaluated = [] if self.diverged else [run.longer for run in self.runs if run.longer]
         return {span: mean(values) for span, values in zip(self.spans, zip(*evaluated, strict=True), strict=False)}
 
     def remarks(self) -> list[str]:
         """Return what a reader must know about the cell besides its numbers."""
         missing = self.expected - len(self.runs)
+        number = "count" if self.diverged > 1 else "counts"
+        counts = f"{number} at 0" if self.chance is None else f"{number} at chance"
         return [
             *([self.reason] if self.reason else []),
-            *([f"{self.diverged} of {len(self.runs)} runs did not stay finite"] if self.diverged else []),
+            *([f"{self.diverged} of {len(self.runs)} runs did not stay finite and {counts}"] if self.diverged else []),
             *([f"{len(self.runs)} of {self.expected} seeds"] if self.runs and missing else []),
         ]
 

@@ -90,7 +90,7 @@ def _accuracy_cell(cell: ArenaCell) -> Cell:
     if cell.accuracy is None:
         return Cell(EMPTY, title=cell.reason)
     remarks = cell.remarks()
-    seeds = ", ".join(f"{accuracy:.3f}" for accuracy in cell.accuracies)
+    seeds = ", ".join("not finite" if run.accuracy is None else f"{run.accuracy:.3f}" for run in cell.runs)
     title = f"{cell.network} on {cell.task}: {seeds}"
     title = "; ".join([title, *([] if cell.chance is None else [f"chance {cell.chance:.3g}"]), *remarks])
     note = "" if cell.reach is None else f"± {cell.reach:.3f}"
@@ -105,7 +105,7 @@ def _cells_section(table: ArenaTable, folder: Path, root: str | Path | None) -> 
         Column("kind"),
         Column("accuracy", True),
         Column("interval", False, f"{CONFIDENCE}, cut off at 0 and 1."),
-        Column("seeds", True, "Seeds whose runs stayed finite."),
+        Column("seeds", True, "Seeds whose runs have ended."),
         Column("chance", True, "Accuracy of the best predictor without memory."),
         Column("longer", False, "Accuracy at spans that are longer than those of the tests."),
         Column("parameters", True, "Trainable numbers, with embedding and readout."),
@@ -132,7 +132,7 @@ def _cell_row(table: ArenaTable, cell: ArenaCell, folder: Path, root: str | Path
         Cell(table.arena.network(cell.network).kind),
         _accuracy_cell(cell),
         Cell(interval),
-        Cell(str(len(cell.accuracies)), len(cell.accuracies)),
+        Cell(str(len(cell.runs)), len(cell.runs)),
         _number(cell.chance),
         Cell(longer or EMPTY),
         Cell(EMPTY if cell.parameters is None else f"{cell.parameters:,}", cell.parameters),
@@ -164,7 +164,10 @@ def _fronts_section(table: ArenaTable) -> Section:
 
 
 def _curves_section(table: ArenaTable) -> Section:
-    lead = "Mean accuracy over the seeds during training. A run that reaches the target accuracy stops there."
+    lead = (
+        "Mean accuracy during training, over the seeds whose runs stayed finite. A run that reaches the target "
+        "accuracy stops there."
+    )
     alt = "Accuracy during training, one panel for each task and one line for each network."
     return Section("Learning curves", lead, figure_markup(draw_curves(table), "curves", alt=alt))
 
@@ -196,7 +199,7 @@ def _method_section(table: ArenaTable) -> Section:
         f"Tuning budget: every network is trained on every task once with each of the learning rates "
         f"{', '.join(rates)}, with seed {arena.tuning.seed}. The rate with the highest accuracy is used for the seeds "
         f"{', '.join(map(str, arena.seeds))} of the table. Nothing else is tuned.",
-        f"Spread: the {CONFIDENCE}. Runs that do not stay finite have no part in a mean; the remarks count them.",
+        f"Spread: the {CONFIDENCE}. Runs that do not stay finite count at chance; the remarks name them.",
         f"All runs: {shared}.",
     ]
     headings = ("task", "name in mnemoscope", "options", "settings", "longer spans", "chance")

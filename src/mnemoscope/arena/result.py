@@ -19,7 +19,7 @@ from mnemoscope.config.run_config import RunConfig
 from mnemoscope.lenses.result import Result
 
 NOT_YET = "not run yet"
-DIVERGED = "did not stay finite with any learning rate of the tuning"
+DIVERGED = "did not stay finite with any learning rate of the tuning, and counts at chance in the mean"
 DEFAULT_STEPS, DEFAULT_EVERY = RunConfig.steps, RunConfig.evaluate_every
 """Steps of a run, and steps between its evaluations, where an arena does not set them."""
 KIND = "mnemoscope arena"
@@ -83,7 +83,8 @@ class ArenaTable(Result):
         found = {run.seed: run for run in self._runs.get((network, task), []) if run.seed in seeds}
         runs = tuple(found[seed] for seed in seeds if seed in found)
         reason = "" if runs else self.arena.reason_empty(network, task) or self._reason_missing(network, task)
-        return ArenaCell(network, task, runs, len(seeds), self.chances.get(task), definition.longer, reason)
+        chance, untrainable = self.chances.get(task), reason == DIVERGED
+        return ArenaCell(network, task, runs, len(seeds), chance, definition.longer, reason, untrainable)
 
     def _reason_missing(self, network: str, task: str) -> str:
         tuned = self.tuning_runs(network, task)
@@ -153,6 +154,9 @@ class ArenaTable(Result):
         if best:
             which = "all tasks" if tasks == len(self.tasks) else f"{tasks} of {len(self.tasks)} tasks"
             texts.append(f"Mean over {which}, where chance is 0 and no error is 1: {', '.join(best[:3])}.")
+        unstable = [f"{cell.network} on {cell.task}" for cell in cells if cell.diverged or cell.untrainable]
+        if unstable:
+            texts.append(f"Runs that did not stay finite count at chance: {', '.join(unstable)}.")
         return " ".join(texts)
 
     def rows(self) -> list[dict[str, Any]]:
@@ -165,7 +169,8 @@ class ArenaTable(Result):
                 "low": cell.interval[0] if cell.interval else None,
                 "high": cell.interval[1] if cell.interval else None,
                 "spread": cell.spread,
-                "seeds": len(cell.accuracies),
+                "seeds": len(cell.runs),
+                "diverged": cell.diverged,
                 "chance": cell.chance,
                 "parameters": cell.parameters,
                 "state": cell.state,

@@ -131,9 +131,15 @@ def _check(arena: Arena, engine: Engine, minutes: float | None) -> None:
             raise ValueError(f"minutes must be above 0, but is {minutes:g}.")
         if not isinstance(engine, Local):
             raise ValueError(f"minutes limits the engine local, but the engine is {type(engine).__name__}.")
-    for task in arena.tasks:
-        for span in task.longer:
-            task_named(task.task, task.task_options).at(span)
+    for each in arena.tasks:
+        task = task_named(each.task, each.task_options)
+        if task.finite:
+            raise ValueError(
+                f"The task {each.name!r} of the arena has a data set, and learning rates would be chosen on the test "
+                f"split that is reported. Use a task that generates its sequences."
+            )
+        for span in each.longer:
+            task.at(span)
     devices = {arena.training.get("device"), *(task.settings.get("device") for task in arena.tasks)}
     if "cuda" in devices and isinstance(engine, InProcess | Local) and not torch.cuda.is_available():
         raise ValueError(

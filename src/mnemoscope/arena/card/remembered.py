@@ -76,9 +76,12 @@ def _in_arena(subject: Subject, arena: ArenaTable | None) -> tuple[list[Entry], 
     skill, tasks = arena.mean_skill(entrant.name)
     if skill is None:
         return [not_decided(name, f"{entrant.name} has no finished run in the arena {arena.arena.name!r}.")], others
-    rank = [each for each in arena.ranking() if arena.mean_skill(each)[0] is not None].index(entrant.name) + 1
-    mean = f"mean over {pluralise(tasks, 'task')}"
-    ranked = f"rank {rank} of {len(points)} as {entrant.name}, {mean}; chance is 0, no error is 1"
+    mean = f"{entrant.name}, mean over {pluralise(tasks, 'task')}; chance is 0, no error is 1"
+    complete = [each for each in arena.ranking() if each in points]  # means over different tasks have no common order
+    if entrant.name in complete:
+        ranked = f"rank {complete.index(entrant.name) + 1} of {len(complete)} as {mean}"
+    else:
+        ranked = f"no rank as {mean}; others have run more tasks"
     entries = [Entry(name, skill, note=ranked)]
     for task in arena.tasks:
         cell = arena.cell(entrant.name, task)
