@@ -424,6 +424,19 @@ def test_masks_hold_the_state(name):
     assert torch.equal(ms.scan(cell, xs, state, mask=held)[0], cell.output(state).expand(6, -1, -1))
 
 
+@pytest.mark.parametrize("name", ["goru", "elman-modrelu", "complex modrelu"])
+@pytest.mark.parametrize("masked", [False, True])
+def test_a_batch_without_sequences_has_gradients_of_zero(name, masked):
+    """As the loop has: the last batch of a stream may be empty."""
+    cell = ms.networks.urnn(3, 4) if name == "complex modrelu" else CELLS[name]()
+    xs, mask = torch.randn(4, 0, 3, requires_grad=True), torch.ones(4, 0, dtype=torch.bool) if masked else None
+    outputs, last, route = ms.scan(cell, xs, mask=mask, explain=True)
+    assert route.fused
+    loss = outputs.abs().sum() + last.abs().sum()
+    gradients = torch.autograd.grad(loss, [xs, *cell.parameters()], allow_unused=True)
+    assert all(gradient is None or not gradient.any() for gradient in gradients)
+
+
 def test_the_last_state_is_no_view_of_the_outputs():
     for name in CELLS:
         with torch.no_grad():

@@ -184,7 +184,7 @@ class ModReLU(Activation):
 
     def bias_gradient(self, g_z: Tensor, h: Tensor) -> Tensor:
         # the radial stretch is 1: g and g_z have the same radial part; on a CPU in pieces that stay in its cache
-        length = max(1, 2**15 // h[0].numel()) if h.device.type == "cpu" else len(h)
+        length = steps_in_cache(h) if h.device.type == "cpu" else len(h)
         pieces = zip(h.split(length), g_z.split(length), strict=True)
         return torch.stack([_summed(torch.sgn(h).conj() * g_z) for h, g_z in pieces]).sum(0)
 
@@ -193,6 +193,11 @@ class ModReLU(Activation):
         size = h.abs()
         before = torch.maximum(size - bias, torch.finfo(size.dtype).eps * size)
         return torch.sgn(h), torch.where(size == 0, 0, size / torch.where(size == 0, 1, before))
+
+
+def steps_in_cache(states: Tensor) -> int:
+    """Return the number of steps (time, ...) whose numbers stay in the cache of a core, at least 1."""
+    return max(1, 2**15 // max(1, states[0].numel()))
 
 
 def _summed(g_b: Tensor) -> Tensor:

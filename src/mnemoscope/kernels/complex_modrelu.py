@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from mnemoscope.kernels.activation import Activation, InPlace
+from mnemoscope.kernels.activation import Activation, InPlace, steps_in_cache
 
 
 class PairedModReLU(Activation):
@@ -66,8 +66,7 @@ class PairedModReLU(Activation):
         pairs.mul_(k).addcmul_(real.add_(imaginary).mul_(rest), d)
 
     def bias_gradient(self, g_z: Tensor, h: Tensor) -> Tensor:
-        length = max(1, 2**15 // h[0].numel())  # pieces that stay in the cache
-        total, tiny = [], torch.finfo(h.dtype).tiny
+        length, total, tiny = steps_in_cache(h), [], torch.finfo(h.dtype).tiny
         for pairs, g in zip(_pairs(h).split(length), _pairs(g_z).split(length), strict=True):
             real, imaginary = (pairs * g).split(1, -2)
             size = torch.hypot(*(pairs if not h.requires_grad else _not_off(pairs)).split(1, -2)).clamp_min(tiny)
@@ -85,12 +84,12 @@ def real_matrix(V: Tensor) -> Tensor:
 
 def as_parts(x: Tensor) -> Tensor:
     """Return the real parts followed by the imaginary parts (..., 2 units) of complex numbers (..., units)."""
-    return torch.view_as_real(x.resolve_conj()).mT.reshape(*x.shape[:-1], -1)
+    return torch.cat([x.real, x.imag], -1)
 
 
 def from_parts(parts: Tensor) -> Tensor:
     """Return the complex numbers (..., units) of real parts followed by imaginary parts (..., 2 units)."""
-    return torch.view_as_complex(_pairs(parts).mT.clone(memory_format=torch.contiguous_format))
+    return torch.view_as_complex(torch.stack(parts.chunk(2, -1), -1))
 
 
 def _pairs(parts: Tensor) -> Tensor:
