@@ -88,7 +88,7 @@ class CausalAttention(Recurrence):
 
     def advance(self, features: Float[Tensor, "batch features"], state: Any) -> KeyValueState:
         _, k, v = features.split(self.hidden_size, dim=-1)
-        k = self._turned(k, state.filled.sum(1))
+        k = self._turned(k, _count(state.filled).sum(1))
         return KeyValueState(
             torch.cat([state.keys, k.unsqueeze(1)], 1),
             torch.cat([state.values, v.unsqueeze(1)], 1),
@@ -96,7 +96,7 @@ class CausalAttention(Recurrence):
         )
 
     def read(self, features: Float[Tensor, "batch features"], state: Any) -> Float[Tensor, "batch outputs"]:
-        q = self._turned(features[..., : self.hidden_size], state.filled.sum(1) - 1).unsqueeze(1)
+        q = self._turned(features[..., : self.hidden_size], _count(state.filled).sum(1) - 1).unsqueeze(1)
         allowed = (state.filled > 0).unsqueeze(1)
         return self._attend(q, state, allowed).squeeze(1)
 
@@ -114,7 +114,7 @@ class CausalAttention(Recurrence):
         old, time = state.keys.shape[1], len(features)
         new = k.new_ones(k.shape[:2]) if mask is None else mask.T.to(k.dtype)
         filled = torch.cat([state.filled, new], 1)
-        places = filled.cumsum(1)[:, old:] - 1
+        places = _count(filled).cumsum(1)[:, old:] - 1
         keys = torch.cat([state.keys, self._turned(k, places)], 1)
         last = KeyValueState(keys, torch.cat([state.values, v], 1), filled)
         if mask is None and not old:
@@ -143,7 +143,12 @@ class CausalAttention(Recurrence):
             return vectors
         first, second = vectors.unflatten(-1, (self.heads, 2, -1)).unbind(-2)
         pairs = first.shape[-1]
-        rates = SLOWEST ** -(torch.arange(pairs, device=vectors.device, dtype=vectors.dtype) / pairs)
+        rates = SLOWEST ** -(torch.arange(pairs, device=places.device, dtype=places.dtype) / pairs)
         angles = (places[..., None] * rates).unsqueeze(-2)
-        cos, sin = angles.cos(), angles.sin()
+        cos, sin = angles.cos().to(vectors.dtype), angles.sin().to(vectors.dtype)
         return torch.stack([first * cos - second * sin, first * sin + second * cos], -2).flatten(-3)
+
+
+def _count(filled: Float[Tensor, "batch slots"]) -> Float[Tensor, "batch slots"]:
+    """Return the slots in a dtype that counts them exactly: bfloat16 has no whole numbers between 256 and 258."""
+    return filled.to(torch.promote_types(filled.dtype, torch.float32))
