@@ -299,7 +299,7 @@ def arena_file(tmp_path, monkeypatch):
 def test_the_command_runs_collects_and_writes_the_page(arena_file, capsys):
     assert main(["arena", "mine.toml", "--engine", "here"]) == 0
     out = capsys.readouterr().out
-    assert "1 networks x 1 tasks x 1 seeds" in out
+    assert "1 network x 1 task x 1 seed at" in out
     assert "2 runs finished." in out
     assert "cards/gru/card.html" not in (arena_file.parent / "runs/arenas/mine/page.html").read_text()
     (arena_file.parent / "cards/gru").mkdir(parents=True)
@@ -315,6 +315,21 @@ def test_the_command_runs_collects_and_writes_the_page(arena_file, capsys):
     capsys.readouterr()
     assert main(["arena", "mine.toml", "--root", "nowhere", "--status", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)[-1]["left"] == 0  # the results have all runs
+
+
+def test_a_part_of_an_arena_hides_and_drops_nothing(arena_file, capsys):
+    network = '[[network]]\nname = "other"\ncell = "elman"\nkind = "plain"\nmultiple = 2\n'
+    (arena_file.parent / "other.toml").write_text(network)
+    here = ["arena", "mine.toml", "--engine", "here"]
+    assert main(here) == 0
+    assert main([*here, "--add", "other.toml", "--networks", "other"]) == 0
+    page = (arena_file.parent / "runs/arenas/mine/page.html").read_text()
+    assert "2 networks x 1 task x 1 seed" in page
+    assert "2 of 2 cells are filled" in page
+    assert main(["arena", "mine.toml", "--add", "other.toml", "--collect"]) == 0
+    assert main(["arena", "mine.toml", "--collect"]) == 2
+    assert "has 2 runs that the arena does not have" in capsys.readouterr().err
+    assert len(ArenaTable.load("results/arena/mine.json").runs) == 4
 
 
 @pytest.mark.usefixtures("arena_file")

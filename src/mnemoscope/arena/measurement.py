@@ -33,7 +33,8 @@ def arena_job(arena: str, runs: Sequence[PlannedRun], root: str | Path) -> Job:
     below, first = f"{SUBFOLDER}/{arena}", runs[0]
     configs = [{"settings": asdict(run.config), "spans": list(run.task.longer)} for run in runs]
     rates, seeds = ({getattr(run.config, name) for run in runs} for name in ("learning_rate", "seed"))
-    what = f"rates {_listed(rates)}, seed {_listed(seeds)}" if len(rates) > 1 else f"seeds {_listed(seeds)}"
+    what = f"seed{'s' if len(seeds) > 1 else ''} {_listed(seeds)}"
+    what = f"rates {_listed(rates)}, {what}" if len(rates) > 1 else what
     return Job(
         f"{first.network} on {first.task.name}, {what}",
         "mnemoscope.arena.measurement:run_entries",

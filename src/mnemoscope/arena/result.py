@@ -13,6 +13,7 @@ from typing import Any, ClassVar, TypedDict, get_type_hints
 from mnemoscope.arena.cell import ArenaCell, TrainedRun, mean_of_known
 from mnemoscope.arena.definition import Arena
 from mnemoscope.base.files import write_output
+from mnemoscope.base.plurals import pluralise
 from mnemoscope.base.reading import read_json
 from mnemoscope.base.schema import checked
 from mnemoscope.config.run_config import RunConfig
@@ -140,11 +141,12 @@ class ArenaTable(Result):
         """Return the size of the table, how much of it is filled, and the networks that do best."""
         cells = list(self.cells())
         filled, match = sum(cell.accuracy is not None for cell in cells), self.arena.match
-        size = f"{len(self.networks)} networks x {len(self.tasks)} tasks x {len(self.arena.seeds)} seeds"
-        rates = len(self.arena.tuning.learning_rates)
+        counts = {"network": self.networks, "task": self.tasks, "seed": self.arena.seeds}
+        size = " x ".join(pluralise(len(each), name) for name, each in counts.items())
+        rates = pluralise(len(self.arena.tuning.learning_rates), "learning rate")
         texts = [
-            f"{size} at about {match.target:,} {match.quantity}, each tuned over {rates} learning rate"
-            f"{'s' if rates > 1 else ''}: {filled} of {len(cells)} cells are filled."
+            f"{size} at about {match.target:,} {match.quantity}, each tuned over {rates}: "
+            f"{filled} of {len(cells)} cells are filled."
         ]
         skills = {name: self.mean_skill(name) for name in self.ranking()}
         tasks = max(number for _, number in skills.values())

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from mnemoscope.arena.definition import Arena, add_networks, read_arena
+from mnemoscope.base.plurals import pluralise
 from mnemoscope.base.terminal import printable, shows_progress
 from mnemoscope.base.validation import check_whole
 from mnemoscope.cli.commands import engine_named
@@ -80,7 +81,7 @@ class RunArena:
         arena = arena if self.device is None else arena.on(self.device)
         known = self._known(arena)
         if not (self.status or self.collect or self.page or self.markdown):
-            return self._run(arena.part(self.networks, self.tasks), known)
+            return self._run(arena, known)
         if self.networks or self.tasks:
             raise ValueError(
                 "--networks and --tasks choose what to run; the status and the results are of the whole arena."
@@ -91,9 +92,7 @@ class RunArena:
         sizes = matched_sizes(arena)
         table = collect_runs(arena, self.root, known, sizes)
         if self.collect:
-            table.save(self._file(arena))
-            before = 0 if known is None else len(known.runs)
-            print(f"{self._file(arena)}: {len(table.runs)} runs, {before} before.")
+            self._save(table, known)
         if self.page is not None:
             print(f"Page: {self._write_page(self.page, table).resolve()}")
         if self.markdown is not None:
@@ -105,7 +104,7 @@ class RunArena:
         return 0
 
     def _run(self, arena: Arena, known: ArenaTable | None) -> int:
-        from mnemoscope.arena.runner import run_arena
+        from mnemoscope.arena.runner import collect_runs, run_arena
         from mnemoscope.report.markup import check_report_extra
 
         check_report_extra()  # the page comes last
@@ -116,8 +115,9 @@ class RunArena:
                 raise ValueError(f"--processes is for the engine local, but the engine is {self.engine}.")
             options["max_jobs"] = self.processes
         shown = shows_progress(self.json)
+        part = arena.part(self.networks, self.tasks)
         result = run_arena(
-            arena,
+            part,
             self.root,
             known=known,
             engine=engine_named(self.engine, options),
@@ -125,7 +125,9 @@ class RunArena:
             progress=shown,
             report=None if shown or self.json else lambda line: print(printable(line), flush=True),
         )
-        page = self._write_page(self.root / "arenas" / arena.name / "page.html", result.table)
+        # The page is that of the whole arena: a call with --networks must not hide what earlier calls have run.
+        whole = result.table if part == arena else collect_runs(arena, self.root, known)
+        page = self._write_page(self.root / "arenas" / arena.name / "page.html", whole)
         if self.json:
             print(
                 json.dumps(
@@ -149,6 +151,18 @@ class RunArena:
         from mnemoscope.arena.result import ArenaTable
 
         return ArenaTable.load(self._file(arena))
+
+    def _save(self, table: ArenaTable, known: ArenaTable | None) -> None:
+        """Write the results; raise if the file has runs that the table has not."""
+        file, before = self._file(table.arena), () if known is None else known.runs
+        if lost := len({run.hash for run in before} - {run.hash for run in table.runs}):
+            raise ValueError(
+                f"{file} has {pluralise(lost, 'run')} that the arena does not have, and --collect would drop. Pass "
+                f"--add and --device as they were when these runs were collected; or, if the arena has changed, move "
+                f"the file away."
+            )
+        table.save(file)
+        print(f"{file}: {len(table.runs)} runs, {len(before)} before.")
 
     def _file(self, arena: Arena) -> Path:
         return self.results / f"{arena.name}.json"
