@@ -503,7 +503,7 @@ def test_gated_scans_equal_the_loop_over_several_pieces(name, masked, monkeypatc
 
 
 def test_gated_scans_in_float32_are_as_accurate_as_the_loop(monkeypatch):
-    monkeypatch.setattr(fused_gated, "_torch_is_faster", lambda *_: False)
+    monkeypatch.setattr(fused_gated, "_prefers_torch", lambda *_: False)
     for kind in (GRU, LSTM, GORU):
         cell, xs = kind(3, 33), torch.randn(60, 5, 3)
         assert "(cpu)" in ms.scan(cell, xs, explain=True)[2].why
@@ -513,7 +513,7 @@ def test_gated_scans_in_float32_are_as_accurate_as_the_loop(monkeypatch):
 
 
 @pytest.mark.parametrize(("machine", "route"), [("x86_64", "torch's lstm (cpu)"), ("aarch64", "fused lstm (cpu)")])
-def test_on_x86_the_faster_network_is_used(machine, route, monkeypatch):
+def test_on_x86_torch_runs_lstms_in_float32_and_large_grus(machine, route, monkeypatch):
     monkeypatch.setattr(fused_gated.platform, "machine", lambda: machine)
     cell, xs = LSTM(3, 4), torch.randn(5, 2, 3)
     if torch.backends.mkldnn.is_available():

@@ -24,7 +24,7 @@ def fused(monkeypatch):
     monkeypatch.setattr(gated, "SEQUENCES", (1, 264))
     if not GPU:
         monkeypatch.setattr(fused_gated, "no_gated_scan", lambda *_: None)
-        monkeypatch.setattr(fused_gated, "_torch_is_faster", lambda *_: False)
+        monkeypatch.setattr(fused_gated, "_prefers_torch", lambda *_: False)
         monkeypatch.setattr(gated, "_on_cpu", lambda _: False)
 
 

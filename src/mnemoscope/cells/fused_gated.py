@@ -1,8 +1,7 @@
 """Fast paths of GRU and LSTM: a fused scan, on the CPU and of few units on CUDA, or torch's networks.
 
-Torch's networks are cuDNN on CUDA; on the CPU an LSTM in float32 runs in oneDNN, and a GRU in a C++ loop. On x86 each
-case takes the faster one. On other processors, where torch's LSTM takes several times as long as on x86, the fused scan
-is used.
+Torch's networks are cuDNN on CUDA; on the CPU an LSTM in float32 runs in oneDNN, and a GRU in a C++ loop. On x86 they
+run LSTMs in float32, and GRUs whose products are large. On other processors the fused scan is used.
 """
 
 from __future__ import annotations
@@ -26,9 +25,12 @@ _Parts = tuple[Tensor, ...]
 _Weights = dict[str, Tensor]
 _aten = torch.ops.aten
 X86 = ("x86_64", "AMD64")
-"""Names of the architecture on which the fused scans were compared with torch's networks."""
+"""Names of the architecture on which torch's networks are used."""
 GRU_OPERATIONS = {"train": 5e6, "run": 1.5e6}
-"""Operations in the product of a step above which torch's GRU takes less time, with and without a backward pass."""
+"""Operations in the product of a step above which torch's GRU is used, with and without a backward pass.
+
+The rule was chosen by hand on one machine, and no benchmark of the repository repeats it.
+"""
 _CUDNN_MODE = {"lstm": 2, "gru": 3}
 _CUDNN_DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
@@ -75,13 +77,13 @@ def _why_not_fused(kind: str, xs: Tensor, state: _Parts, mask: Tensor | None, we
         return "the fused scan of gates was not tried under torch.compile on a GPU"
     if "weight_hr" in weights:
         return "the fused scan of gates has no projection"
-    if mask is None and not torch.compiler.is_compiling() and _torch_is_faster(kind, xs, weights):
-        return f"torch's {kind} takes less time at this size on this processor"
+    if mask is None and not torch.compiler.is_compiling() and _prefers_torch(kind, xs, weights):
+        return f"torch's {kind} is used at this size on this processor"
     return no_gated_scan(xs.device, xs.dtype, state[0].shape[1], xs.shape[1], mask is not None)
 
 
-def _torch_is_faster(kind: str, xs: Tensor, weights: _Weights) -> bool:
-    """Whether torch's network on the CPU takes less time than the fused scan."""
+def _prefers_torch(kind: str, xs: Tensor, weights: _Weights) -> bool:
+    """Whether torch's network runs on the CPU instead of the fused scan."""
     if xs.device.type != "cpu" or platform.machine() not in X86:
         return False
     if kind == "lstm":
