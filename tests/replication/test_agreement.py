@@ -134,6 +134,14 @@ def test_the_best_of_three_is_compared_with_the_best_of_any_three_of_ours():
         as_printed("0.971", best=True)
 
 
+def test_the_best_of_fewer_networks_than_published_is_not_compared():
+    """The best of 10 networks may be well above that of 5."""
+    published = accuracy(as_printed("0.971", seeds=10, high=1.0, best=True))
+    judgement = published.judge([0.3, 0.31, 0.32, 0.3, 0.31])
+    assert (judgement.obstacle, judgement.reason) == (Obstacle.TOO_FEW, "the best of 5 networks, and not of 10")
+    assert published.judge([0.3, 0.31, 0.32, 0.3, 0.31] * 2).verdict == "worse"
+
+
 @pytest.mark.parametrize("networks", [3, 6])
 def test_the_best_of_networks_like_the_published_ones_seldom_differs_and_of_others_does(networks):
     random, draws = Random(0), 400

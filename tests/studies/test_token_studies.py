@@ -80,6 +80,27 @@ def test_a_product_of_permutations_needs_two_factors():
     assert found["deltaproduct, S3: gain by a second factor"] is Verdict.MATCHES
 
 
+def test_a_gain_of_networks_of_which_one_diverged_agrees_in_part():
+    study = registry.studies.load("word-problems")
+    longer = {"deltaproduct 2 [-1, 1]": 0.995}
+    known = results(
+        study,
+        "reduced",
+        **{"accuracy at the trained length": 0.3},
+        **{
+            "accuracy at four times the length": lambda trial: (
+                longer.get(trial.subject.network, 0.3) - 0.001 * trial.seed
+            )
+        },
+    )
+    for network, verdict in (("deltaproduct 2 [-1, 1]", Verdict.IN_PART), ("deltaproduct 1 [-1, 1]", Verdict.MATCHES)):
+        lost = next(each for each in known if each.trial.subject == about(network, "S3"))
+        trials = [replace(each, result={"parameters": 9, "failed": "NaN"}) if each is lost else each for each in known]
+        gain = next(row for row in study.summarise(trials) if row.claim and "gain" in row.claim.quantity)
+        assert gain.verdict is verdict
+        assert "did not stay finite" in gain.remark
+
+
 def test_mad_has_a_row_for_every_task_and_source_and_means_when_all_six_are_measured():
     study = registry.studies.load("mad")
     known = results(study, "reduced", **{"test macro accuracy": lambda trial: 0.995 + 0.001 * (trial.seed % 2)})
@@ -95,6 +116,9 @@ def test_mad_has_a_row_for_every_task_and_source_and_means_when_all_six_are_meas
     mean = next(row for row in study.means(six) if row.claim.quantity == "accuracy")
     assert (mean.claim.value, mean.verdict) == ("71.8%", Verdict.BETTER)
     assert study.means(six[5:]) == []
+    diverged = [replace(six[0], result={"parameters": 9, "failed": "NaN"}), *six[1:]]
+    mean = next(row for row in study.means(diverged) if row.claim.quantity == "accuracy")
+    assert (mean.diverged, len(mean.measured), mean.verdict) == (1, 4, Verdict.DIFFERS)
 
 
 def test_recall_is_judged_by_each_network_and_between_families():

@@ -63,6 +63,8 @@ def judge_mean(
         where = "in the range" if inside else "above the range" if value > agreement.high else "below the range"
         networks = "one network" if len(values) == 1 else "two networks"
         return not_compared(Obstacle.TOO_FEW, f"{networks} of {needed}, {where}")
+    if agreement.best:
+        return not_compared(Obstacle.TOO_FEW, f"the best of {len(values)} networks, and not of {needed}")
     in_percent = agreement.limits == SHARE
     low_text, high_text = (f"{100 * end:.1f}%" if in_percent else f"{end:.3g}" for end in (low, high))
     return not_compared(
@@ -83,8 +85,13 @@ def expected(agreement: Agreement, values: Sequence[float]) -> float:
 
 
 def networks_needed(agreement: Agreement) -> int:
-    """Return how many networks decide by their mean: as many as the source has, at most `ENOUGH`."""
-    return ENOUGH if agreement.seeds is None else min(agreement.seeds, ENOUGH)
+    """Return how many networks decide: as many as the source has, of a mean at most `ENOUGH`.
+
+    The best of fewer networks than the source has is worse on average, so that it is not compared.
+    """
+    if agreement.seeds is None:
+        return ENOUGH
+    return agreement.seeds if agreement.best else min(agreement.seeds, ENOUGH)
 
 
 def mean_interval(values: Sequence[float], limits: tuple[float, float] = (-inf, inf)) -> tuple[float, float]:
@@ -107,9 +114,10 @@ def differs(agreement: Agreement, values: Sequence[float]) -> bool:
     Either the means differ by more than Welch's t test allows (`scatter_reach`); or, since a few networks that fail
     may stretch the scatter, each of at least five networks is outside of the range and of the interval of the published
     mean, on the same side. If half of all networks were on either side, five would be on one side in 6% of cases.
+    The best of fewer networks than the source has never differs.
     """
     value = expected(agreement, values)
-    if value in agreement:
+    if value in agreement or (agreement.best and len(values) < networks_needed(agreement)):
         return False
     high = value > agreement.high
     end = agreement.high if high else agreement.low

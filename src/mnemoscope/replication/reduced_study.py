@@ -12,8 +12,8 @@ from mnemoscope.replication.claims import Claim, Row, Subject, with_reason
 from mnemoscope.replication.differences import measure_difference
 from mnemoscope.replication.learning_study import LearningStudy, by_name, finite
 from mnemoscope.replication.solving_study import differing_settings
-from mnemoscope.replication.study import Finished, Trial, listed
-from mnemoscope.replication.verdicts import APART, REDUCED_RECIPE
+from mnemoscope.replication.study import Finished, Trial, count_diverged, listed
+from mnemoscope.replication.verdicts import APART, DIVERGED, REDUCED_RECIPE, Judgement, Verdict
 from mnemoscope.training import evaluate_tasks, load_model
 
 COMPARED = (
@@ -107,16 +107,23 @@ class ReducedStudy(LearningStudy):
     def contrast(
         self, results: Sequence[Finished], claim: Claim, first: Subject, second: Subject, score: str, comparisons: int
     ) -> Row | None:
-        """Return the row of a claim that one network is better than another, or None if either was not run."""
+        """Return the row of a claim that one network is better than another, or None if either was not run.
+
+        The difference is that of the networks that stayed finite. If one of the first kind did not, the claim agrees at
+        most in part.
+        """
         sides = [[each for each in results if each.trial.subject == subject] for subject in (first, second)]
         values = [[each.result[score] for each in finite(side)] for side in sides]
         trials = [*sides[0], *sides[1]]
         if not all(values) or not all(self.as_published(each.trial) for each in trials):
             return None
-        difference = measure_difference([values[0]], [values[1]], comparisons)
+        reduced, diverged = self.reduced_recipes_of(trials), [count_diverged(side) for side in sides]
+        failed = f"{diverged[0]} and {diverged[1]} {DIVERGED}" if any(diverged) else ""
         ours = " against ".join(listed(side, ".3g") for side in values)
-        row = difference.compare(claim, ours, self.reduced_recipes_of(trials))
-        reduced = self.reduced_recipes_of(trials)
+        remark = "; ".join(filter(None, (failed, reduced)))
+        row = measure_difference([values[0]], [values[1]], comparisons).compare(claim, ours, remark)
+        if diverged[0] and row.verdict is Verdict.MATCHES:
+            row = replace(row, judgement=Judgement(Verdict.IN_PART, failed))
         if row.verdict in APART and reduced and not row.judgement.reason:
             row = with_reason(row, f"{REDUCED_RECIPE} {reduced}")
         return replace(row, recipe=self.other_recipes_of(trials), reduced=reduced)

@@ -12,7 +12,7 @@ from mnemoscope.replication.agreement import as_printed
 from mnemoscope.replication.claims import Claim, Row, Subject, about
 from mnemoscope.replication.learning_study import finite
 from mnemoscope.replication.reduced_study import ReducedStudy
-from mnemoscope.replication.study import Finished, Preset
+from mnemoscope.replication.study import Finished, Preset, count_diverged, listed
 
 ACCURACY, AGAIN = "accuracy", "accuracy by lin-attn-bench"
 MEAN = "mean of the six tasks"
@@ -173,20 +173,25 @@ class Mad(ReducedStudy):
         return [*rows, *self.means(results)]
 
     def means(self, results: Sequence[Finished]) -> list[Row]:
-        """Return the rows of the mean over the six tasks, for networks and seeds that have all of them."""
+        """Return the rows of the mean over the six tasks, for networks and seeds that have all of them.
+
+        A seed of which a task diverged counts as a network that diverged.
+        """
         rows = []
         for network in dict.fromkeys(each.trial.subject.network for each in results):
-            trials = [each for each in finite(results) if each.trial.subject.network == network]
+            trials = [each for each in results if each.trial.subject.network == network]
             seeds = [
-                [each.result["test macro accuracy"] for each in trials if each.trial.seed == seed]
+                [each for each in trials if each.trial.seed == seed]
                 for seed in sorted({each.trial.seed for each in trials})
             ]
-            values = [sum(scores) / len(TASKS) for scores in seeds if len(scores) == len(TASKS)]
+            complete = [runs for runs in seeds if len(finite(runs)) == len(TASKS)]
+            values = [sum(each.result["test macro accuracy"] for each in runs) / len(TASKS) for runs in complete]
+            diverged = sum(count_diverged(runs) > 0 for runs in seeds)
             for quantity in (ACCURACY, AGAIN):
                 claim = self.find_claim(quantity, about(network, MEAN))
-                if claim is not None and values:
-                    ours = ", ".join(f"{value:.3f}" for value in values)
-                    rows.append(self.compare(trials, claim, values, ours, diverged=0))
+                if claim is not None and (values or diverged):
+                    ours = listed(values, ".3f") or "none"
+                    rows.append(self.compare(trials, claim, values, ours, diverged=diverged))
         return rows
 
 
