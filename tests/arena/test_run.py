@@ -317,6 +317,28 @@ def test_the_command_runs_collects_and_writes_the_page(arena_file, capsys):
     assert json.loads(capsys.readouterr().out)[-1]["left"] == 0  # the results have all runs
 
 
+def test_the_command_makes_a_card_of_each_network_and_the_page_links_them(arena_file, capsys, monkeypatch):
+    made = []
+
+    class Card:
+        def __init__(self, run, arena, options):
+            made.append(run)
+
+        def save(self, folder):
+            folder.mkdir(parents=True)
+            (folder / "card.html").write_text("a memory card")
+
+    monkeypatch.setattr("mnemoscope.arena.network_cards.memory_card", Card)
+    assert main(["arena", "mine.toml", "--cards"]) == 0
+    assert made == []  # nothing was run
+    assert main(["arena", "mine.toml", "--engine", "here"]) == 0
+    assert main(["arena", "mine.toml", "--cards"]) == 0
+    assert [run.parent.name for run in made] == ["gru.parity"]
+    assert RunFolder(made[0]).read_config().seed == 1  # a run of the table, not of the tuning
+    assert "cards/gru/card.html" in capsys.readouterr().out
+    assert 'href="cards/gru/card.html"' in (arena_file.parent / "runs/arenas/mine/page.html").read_text()
+
+
 def test_a_part_of_an_arena_hides_and_drops_nothing(arena_file, capsys):
     network = '[[network]]\nname = "other"\ncell = "elman"\nkind = "plain"\nmultiple = 2\n'
     (arena_file.parent / "other.toml").write_text(network)

@@ -33,6 +33,7 @@ class RunArena:
         mnemoscope arena memory --status                       # what is done, what is left, and its device time
         mnemoscope arena memory --collect                      # merge finished runs into results/arena/memory.json
         mnemoscope arena memory --page arena.html              # the table, fronts and learning curves as a page
+        mnemoscope arena tiny --cards                          # the memory card of every network, linked by the page
         mnemoscope --plugin mine.py arena memory --add mine.toml --networks mine    # compare a network of yours
 
     Nothing is repeated: a run that has finished in --root or is in the results is kept. A run that did not finish
@@ -69,6 +70,9 @@ class RunArena:
     """Run nothing; write the finished runs of --root and of the results into the results."""
     page: Path | None = None
     """Run nothing; write the page of all finished runs to this file."""
+    cards: bool = False
+    """Run nothing; make the memory card of every network that has a run in --root, in a folder `cards` next to the
+    page, and write the page, by default <root>/arenas/<name>/page.html."""
     markdown: Path | None = None
     """Run nothing; write the table as Markdown to this file."""
     json: bool = False
@@ -80,7 +84,7 @@ class RunArena:
         arena = arena if self.add is None else add_networks(arena, self.add)
         arena = arena if self.device is None else arena.on(self.device)
         known = self._known(arena)
-        if not (self.status or self.collect or self.page or self.markdown):
+        if not (self.status or self.collect or self.page or self.markdown or self.cards):
             return self._run(arena, known)
         if self.networks or self.tasks:
             raise ValueError(
@@ -93,8 +97,11 @@ class RunArena:
         table = collect_runs(arena, self.root, known, sizes)
         if self.collect:
             self._save(table, known)
-        if self.page is not None:
-            print(f"Page: {self._write_page(self.page, table).resolve()}")
+        page = self._page(arena) if self.cards else self.page
+        if self.cards:
+            self._write_cards(table, self._page(arena).parent)
+        if page is not None:
+            print(f"Page: {self._write_page(page, table).resolve()}")
         if self.markdown is not None:
             from mnemoscope.arena.markdown import write_markdown
 
@@ -127,7 +134,7 @@ class RunArena:
         )
         # The page is that of the whole arena: a call with --networks must not hide what earlier calls have run.
         whole = result.table if part == arena else collect_runs(arena, self.root, known)
-        page = self._write_page(self.root / "arenas" / arena.name / "page.html", whole)
+        page = self._write_page(self._page(arena), whole)
         if self.json:
             print(
                 json.dumps(
@@ -166,6 +173,17 @@ class RunArena:
 
     def _file(self, arena: Arena) -> Path:
         return self.results / f"{arena.name}.json"
+
+    def _page(self, arena: Arena) -> Path:
+        return self.page or self.root / "arenas" / arena.name / "page.html"
+
+    def _write_cards(self, table: ArenaTable, folder: Path) -> None:
+        from mnemoscope.arena.network_cards import write_cards
+        from mnemoscope.inspection import InspectionOptions
+
+        options = InspectionOptions(progress=shows_progress(self.json))
+        for card in write_cards(table, self.root, folder, options):
+            print(f"Card: {(card / 'card.html').resolve()}", flush=True)
 
     def _write_page(self, path: Path, table: ArenaTable) -> Path:
         from mnemoscope.arena.page import write_arena_page
