@@ -95,3 +95,7 @@ class NgramRecall(StringTask):
         N-grams of few letters do occur twice, which makes some answers a little more probable than others.
         """
         return super().baseline()
+
+    def chance(self) -> float:
+        """Return the chance of a letter, if no n-gram occurs twice; for two or three letters it is a little higher."""
+        return super().chance()
