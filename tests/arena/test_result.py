@@ -43,6 +43,8 @@ def test_an_arena_is_read_back_from_its_own_tables():
         ({"network": [{"name": "gru"}]}, "missing 2 required"),
         ({"empty": [{"networks": ["gur"], "tasks": ["parity"], "reason": "-"}]}, "Did you mean 'gru'"),
         ({"tasks": []}, "'tasks' is no entry of an arena"),
+        ({"tuning": {"learning_rates": 0.01}}, r"learning_rates of \[tuning\] must be a list, but is 0.01"),
+        ({"match": {"parameters": "1500"}}, r"parameters of \[match\] must be"),
     ],
 )
 def test_an_arena_that_is_wrong_names_what_is_wrong(changes, message):

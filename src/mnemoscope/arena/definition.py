@@ -37,7 +37,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, TypedDict, TypeVar, cast
+from typing import Any, TypedDict, TypeVar, cast, get_type_hints
 
 from mnemoscope.base.reading import read_toml
 from mnemoscope.base.schema import checked
@@ -50,6 +50,8 @@ ARENAS = Path(__file__).parent / "arenas"
 NOT_SHARED = ("name", "task", "task_options", "cell", "cell_options", "hidden_size", "learning_rate", "seed")
 """Settings of a run that an arena determines itself, and that no table of settings may set."""
 Part = TypeVar("Part")
+_IN_FILES: dict[Any, Any] = {tuple[kind, ...]: list[kind] for kind in (int, float, str)}
+"""Types that a file holds in another form."""
 
 
 @dataclass(frozen=True)
@@ -290,6 +292,10 @@ def _read_part(kind: type[Part], table: Mapping[str, Any]) -> Part:
             raise ValueError(
                 f"{where}: there is no field {name!r}.{did_you_mean(name, known)} There are {', '.join(known)}."
             )
+    hints = get_type_hints(kind)
+    for name, value in table.items():
+        schema: Any = _IN_FILES.get(hints[name], hints[name])
+        checked(value, schema, f"{name} of {where}")
     try:
         return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in table.items()})
     except TypeError as error:
