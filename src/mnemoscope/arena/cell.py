@@ -66,7 +66,7 @@ class ArenaCell:
     def accuracies(self) -> list[float]:
         """Accuracy of each seed. A run that did not stay finite counts at chance, or at 0 if chance is not known.
 
-        Without such runs, a network that often diverges would appear as good as one that never does.
+        Leaving such runs out would flatter networks that often diverge.
         """
         return [(self.chance or 0.0) if run.accuracy is None else run.accuracy for run in self.runs]
 
