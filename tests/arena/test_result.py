@@ -36,6 +36,7 @@ def test_an_arena_is_read_back_from_its_own_tables():
     ("changes", "message"),
     [
         ({"seeds": [0, 1]}, "seed 0 of the tuning must not be a seed of the table"),
+        ({"name": "../other"}, "name is the name of a folder"),
         ({"match": {}}, "either parameters or state"),
         ({"training": {"learning_rate": 0.1}}, "The arena determines 'learning_rate'"),
         ({"training": {"batchsize": 2}}, "Did you mean 'batch_size'"),

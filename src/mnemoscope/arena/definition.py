@@ -44,6 +44,7 @@ from mnemoscope.base.schema import checked
 from mnemoscope.base.suggestions import did_you_mean
 from mnemoscope.config.options import Option
 from mnemoscope.config.run_config import RunConfig
+from mnemoscope.config.validation import check_folder_name
 
 ARENAS = Path(__file__).parent / "arenas"
 """Folder of the arenas that come with the package."""
@@ -149,6 +150,7 @@ class Arena:
         for what, names in (("networks", _names(self.networks)), ("tasks", _names(self.tasks)), ("seeds", self.seeds)):
             if not names or len({*names}) < len(names):
                 raise ValueError(f"An arena needs {what}, each once, but has {', '.join(map(str, names)) or 'none'}.")
+        check_folder_name(self.name)
         if self.tuning.seed in self.seeds:
             raise ValueError(
                 f"The seed {self.tuning.seed} of the tuning must not be a seed of the table, {self.seeds}: learning "

@@ -40,11 +40,7 @@ _ABOVE_ZERO = (*_RATES, "clip", "fixed_readout")
 
 def check_settings(settings: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
     """Raise ValueError unless the settings, which have the right types, describe a run."""
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", settings["name"]):
-        raise ValueError(
-            f"name is the name of a folder: letters, digits, dots, hyphens and underscores, but is "
-            f"{settings['name']!r}."
-        )
+    check_folder_name(settings["name"])
     if settings["task"] not in registry.tasks:
         raise ValueError(unknown("task", settings["task"], registry.tasks.entries, "registered task"))
     _check_cell(settings["task"], settings["cell"])
@@ -121,3 +117,11 @@ def _check_range(name: str, value: float | None, low: int, above: bool = False) 
     """Raise unless a number is finite and at least `low`, or above it; None is allowed."""
     if value is not None and not (low <= value < inf and (value > low or not above)):
         raise ValueError(f"{name} must be {'above' if above else 'at least'} {low} and finite, but is {value}.")
+
+
+def check_folder_name(name: str) -> None:
+    """Raise unless a name can be that of a folder."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
+        raise ValueError(
+            f"name is the name of a folder: letters, digits, dots, hyphens and underscores, but is {name!r}."
+        )
