@@ -4,10 +4,12 @@ import pytest
 import torch
 
 import mnemoscope as ms
+from mnemoscope.inspection.duration import Duration
 from mnemoscope.inspection.gradients import task_gradients
 from mnemoscope.inspection.on_task import constant_dynamics
 from mnemoscope.inspection.options import InspectionOptions
 from mnemoscope.inspection.page import LoadedRun, constant_token, page_of_run
+from mnemoscope.inspection.run import _duration
 from mnemoscope.inspection.text import input_labels
 from mnemoscope.lenses.behaviour.figure import draw_behaviour
 from mnemoscope.tasks import Parity
@@ -37,6 +39,37 @@ def test_behaviour_influence_and_gradients_take_tokens(run):
     assert ms.measure_influence(run.model, batch.inputs, sources=2, trials=4).known
     assert task_gradients(run.task, run.model, batch).norms.shape == (1, len(batch.mask), 6)
     assert input_labels(run.task, batch.inputs[:2, :1]) == [[Parity().label(int(each)) for each in batch.inputs[:2, 0]]]
+
+
+def test_a_padded_batch_has_the_influence_of_its_sequences_alone():
+    torch.manual_seed(0)
+    task = Parity(**OPTIONS)
+    cell = ms.networks.blocks(4, 8, "gated-deltanet", depth=1, heads=2)
+    model = ms.Model(cell.double(), task.output_size, torch.nn.Embedding(task.input_size, 4)).double()
+    batch = task.batch(3, 0, 0, "test")
+    lengths = task.lengths_of(batch)
+    padded = ms.influence(model, batch.inputs, lengths=lengths)
+    assert len(lengths.unique()) > 1
+    for row, length in enumerate(lengths.tolist()):
+        alone = ms.influence(model, batch.inputs[:length, row : row + 1])
+        pairs = [(padded.model_curves, alone.model_curves), (padded.model_windows, alone.model_windows)]
+        for layer, single in zip(padded.layers, alone.layers, strict=True):
+            pairs += [(layer.value_curves, single.value_curves), (layer.full_curves, single.full_curves)]
+            pairs += [(layer.head_half_lives, single.head_half_lives), (layer.head_windows, single.head_windows)]
+            pairs.append((layer.head_participations, single.head_participations))
+        for mine, its in pairs:
+            known = mine[row, :length] if mine.dim() == 2 else mine[row]
+            torch.testing.assert_close(known, its[0], rtol=1e-9, atol=0)
+
+
+def test_a_page_leaves_padding_out_of_the_influence(run):
+    batch = run.task.batch(6, 0, 0, "test")
+    lengths = run.task.lengths_of(batch)
+    found = _duration(run, batch, Duration()).measured_influence
+    expected = ms.measure_influence(run.model, batch.inputs, lengths=lengths)
+    assert torch.equal(found.outputs.nan_to_num(-1), expected.outputs.nan_to_num(-1))
+    with_padding = ms.measure_influence(run.model, batch.inputs)
+    assert not torch.equal(found.outputs.nan_to_num(-1), with_padding.outputs.nan_to_num(-1))
 
 
 def test_the_constant_input_is_a_token(run):

@@ -38,6 +38,33 @@ def columns(batch):
     return [[part[:, each].tolist() for part in batch] for each in range(batch.mask.shape[1])]
 
 
+@pytest.mark.parametrize(
+    "task",
+    [
+        Parity(test_shortest=4, test_longest=9),
+        ModularArithmetic(test_shortest=5, test_longest=11),
+        BracketArithmetic(test_shortest=5, test_longest=11),
+        StringCopy(test_shortest=2, test_longest=5),
+        NgramRecall(test_shortest=7, test_longest=9),
+    ],
+    ids=lambda task: type(task).__name__,
+)
+def test_sequences_end_where_the_padding_begins(task):
+    batch = task.batch(20, seed=0, number=0, split="test")
+    lengths = task.lengths_of(batch).tolist()
+    assert len({*lengths}) > 1
+    for (inputs, _, mask), length in zip(columns(batch), lengths, strict=True):
+        assert task.padding not in inputs[:length]
+        assert {*inputs[length:]} <= {task.padding}
+        assert not any(mask[length:])
+    assert task.lengths_of(task.at(9).batch(3, seed=0, number=0)) is None or isinstance(task, NgramRecall)
+
+
+def test_tasks_with_sequences_of_one_length_have_no_padding():
+    for task in (MultiQueryRecall(vocabulary=16, pairs=2, length=8), MadFuzzyRecall(length=20), InductionHeads()):
+        assert task.lengths_of(task.batch(3, seed=0, number=0)) is None
+
+
 def test_mqar_asks_for_every_key_once_at_an_even_place_after_the_pairs():
     task = MultiQueryRecall(vocabulary=40, pairs=5, length=30, random_fillers=False)
     for inputs, targets, mask in columns(task.batch(30, seed=0, number=0)):

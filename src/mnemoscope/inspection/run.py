@@ -29,7 +29,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mnemoscope.base.array_types import Num
 from mnemoscope.inspection.attention import inspect_attention, why_no_fixed_points
 from mnemoscope.inspection.behaviour import behaviour_sections, gradient_section
 from mnemoscope.inspection.closed_loop import inspect_loops, loops_section
@@ -63,7 +62,7 @@ from mnemoscope.memory.tape import TuringMachine
 from mnemoscope.relational import SingleStepModel
 from mnemoscope.report import NetworkPage, Section, sentences
 from mnemoscope.report.markup import check_report_extra
-from mnemoscope.tasks import RelationalSequence, WordProblem
+from mnemoscope.tasks import Batch, RelationalSequence, WordProblem
 from mnemoscope.training import RunFolder, load_model
 
 BATCH = 64
@@ -281,7 +280,7 @@ def _inspection(
             measured = [spans_section(spans, note, run.task.span_label)] if spans is not None or note else []
             return [*behaviour_sections(behaviour), *measured]
 
-        duration = _duration(run, batch.inputs, Duration() if duration is None else duration)
+        duration = _duration(run, batch, Duration() if duration is None else duration)
         on_spans = "" if spans is None else spans.summary()
         headline = sentences(behaviour.summary(), _against_baseline(run), on_spans, duration.headline())
         content = replace(content, behaviour=headline, behaviour_sections=sections, duration_sections=duration.sections)
@@ -300,14 +299,16 @@ def _inspection(
     return Inspection(content, kept, run.folder / "page.html", **findings)
 
 
-def _duration(run: LoadedRun, inputs: Num[Tensor, "time batch ..."], found: Duration) -> Duration:
+def _duration(run: LoadedRun, batch: Batch, found: Duration) -> Duration:
     """Add how long a network remembers its test trials; of a text that was given, what affine layers keep of it."""
+    inputs, lengths = batch.inputs, run.task.lengths_of(batch)
     if run.options.text is None:
-        return inspect_duration(
-            run.model.undecoded(), inputs, run.options, labels=input_labels(run.task, inputs), found=found
-        )
+        labels = input_labels(run.task, inputs)
+        return inspect_duration(run.model.undecoded(), inputs, run.options, lengths=lengths, labels=labels, found=found)
     add_text(found, run, run.options.text)
-    return inspect_duration(run.model, inputs, run.options, wanted=lambda lens: lens not in ON_TEXT, found=found)
+    return inspect_duration(
+        run.model, inputs, run.options, lengths=lengths, wanted=lambda lens: lens not in ON_TEXT, found=found
+    )
 
 
 def _against_baseline(run: LoadedRun) -> str:

@@ -161,6 +161,17 @@ class Task(ABC):
         """Return the steps at which memory is tested: those that count in the scores."""
         return batch.mask
 
+    def lengths_of(self, batch: Batch) -> Int[Tensor, " batch"] | None:
+        """Return the number of steps of each sequence before the padding at its end; None if none is padded.
+
+        >>> from mnemoscope.tasks import Parity
+        >>> task = Parity(longest=8)
+        >>> batch = task.batch(4, seed=0, number=0)
+        >>> len(batch.mask), task.lengths_of(batch).tolist()
+        (7, [3, 6, 5, 5])
+        """
+        return None
+
     @property
     def longest_span(self) -> int:
         """The longest span in training; 0 for a task without one."""

@@ -15,8 +15,7 @@ from mnemoscope.base.array_types import Bool, Float
 from mnemoscope.base.lazy_imports import import_extra
 from mnemoscope.base.trial_table import Condition, Epoch, TrialTable
 from mnemoscope.tasks.cognitive.environment_trials import EnvironmentTrial, record_episode, record_trial
-from mnemoscope.tasks.cognitive.response_task import last_counted
-from mnemoscope.tasks.cognitive.timeline import Trials
+from mnemoscope.tasks.cognitive.timeline import Trials, last_counted
 from mnemoscope.tasks.splits import Split, check_batch_request, generator_seed
 from mnemoscope.tasks.task import Batch, GeneratedTask
 

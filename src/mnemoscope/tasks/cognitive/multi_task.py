@@ -13,8 +13,8 @@ from torch.nn.functional import one_hot
 
 from mnemoscope.base.array_types import Bool, Float, Int
 from mnemoscope.base.validation import check_whole
-from mnemoscope.tasks.cognitive.response_task import GRACE, TIME_CONSTANT, last_counted
-from mnemoscope.tasks.cognitive.timeline import Timeline
+from mnemoscope.tasks.cognitive.response_task import GRACE, TIME_CONSTANT
+from mnemoscope.tasks.cognitive.timeline import Timeline, last_counted
 from mnemoscope.tasks.cognitive.trial_task import Conditions, TrialTask, check_numbered
 from mnemoscope.tasks.cognitive.yang_conditions import (
     CATEGORY_ANGLES,

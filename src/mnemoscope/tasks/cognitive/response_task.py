@@ -10,8 +10,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from mnemoscope.base.array_types import Bool, Float
-from mnemoscope.tasks.cognitive.timeline import Timeline
+from mnemoscope.base.array_types import Float
+from mnemoscope.tasks.cognitive.timeline import Timeline, last_counted
 from mnemoscope.tasks.cognitive.trial_task import Analysis, Conditions, TrialTask
 from mnemoscope.tasks.task import Batch
 
@@ -149,8 +149,3 @@ class ResponseTask(TrialTask):
     def chance(self) -> float:
         """Return 1/2: both choices are equally frequent, and nothing shows them at the end of the response."""
         return 0.5
-
-
-def last_counted(mask: Bool[Tensor, "time batch"]) -> Tensor:
-    """Return the last counted step of each sequence."""
-    return (torch.arange(len(mask), device=mask.device).unsqueeze(1) * mask).amax(0)

@@ -61,3 +61,8 @@ class Timeline:
     def since(self, name: str) -> Int[Tensor, "time trials"]:
         """Return the number of steps since the epoch began, at each step; negative before."""
         return torch.arange(self.time).unsqueeze(1) - self.epochs[name].starts
+
+
+def last_counted(mask: Bool[Tensor, "time batch"]) -> Tensor:
+    """Return the last counted step of each sequence."""
+    return (torch.arange(len(mask), device=mask.device).unsqueeze(1) * mask).amax(0)

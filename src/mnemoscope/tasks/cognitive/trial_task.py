@@ -16,7 +16,7 @@ from mnemoscope.base.suggestions import did_you_mean
 from mnemoscope.base.trial_table import Condition, TrialTable
 from mnemoscope.base.validation import check_whole
 from mnemoscope.tasks.cognitive.figure import draw_trials
-from mnemoscope.tasks.cognitive.timeline import Timeline, Trials
+from mnemoscope.tasks.cognitive.timeline import Timeline, Trials, last_counted
 from mnemoscope.tasks.splits import Split, check_batch_request, generator_seed
 from mnemoscope.tasks.task import Batch, GeneratedTask
 
@@ -206,6 +206,11 @@ class TrialTask(GeneratedTask):
     def recalled(self, batch: Batch) -> Bool[Tensor, "time batch"]:
         """Return the counted steps whose target is not zero: those of the response."""
         return batch.mask & (batch.targets != 0).any(2)
+
+    def lengths_of(self, batch: Batch) -> Int[Tensor, " batch"] | None:
+        """Return the number of steps of each trial, whose last one always counts; None if all are equally long."""
+        lengths = 1 + last_counted(batch.mask)
+        return None if bool((lengths == len(batch.mask)).all()) else lengths
 
     def figure(self, trials: Trials | None = None, most: int = 4) -> Figure:
         """Draw inputs and targets of up to `most` trials, with shaded epochs (needs the `report` extra).

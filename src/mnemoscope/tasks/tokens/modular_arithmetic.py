@@ -58,6 +58,10 @@ class ModularArithmetic(Arithmetic):
     def input_size(self) -> int:
         return self.modulus + 5
 
+    @property
+    def padding(self) -> int:
+        return 0
+
     def label(self, token: int, /) -> str:
         return "_+-*="[token] if token < 5 else str(token - 5)
 
@@ -132,6 +136,10 @@ class BracketArithmetic(Arithmetic):
     @property
     def input_size(self) -> int:
         return self.modulus + 7
+
+    @property
+    def padding(self) -> int:
+        return self.rest
 
     @property
     def rest(self) -> int:

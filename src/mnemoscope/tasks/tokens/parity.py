@@ -39,6 +39,10 @@ class Parity(FormalLanguage):
         return self.modulus + 1
 
     @property
+    def padding(self) -> int:
+        return PADDING
+
+    @property
     def rest(self) -> int:
         """The digit 0, which changes no sum."""
         return 1

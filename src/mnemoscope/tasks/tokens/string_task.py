@@ -95,6 +95,10 @@ class StringTask(TokenTask):
         return self.letters + 4
 
     @property
+    def padding(self) -> int:
+        return self.rest
+
+    @property
     def rest(self) -> int:
         """The padding."""
         return self.letters + PADDING

@@ -6,9 +6,10 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+import torch
 from torch import Tensor
 
-from mnemoscope.base.array_types import Float
+from mnemoscope.base.array_types import Float, Int
 from mnemoscope.tasks.splits import Split
 from mnemoscope.tasks.task import Batch, GeneratedTask
 
@@ -44,6 +45,21 @@ class TokenTask(GeneratedTask):
     def rest(self) -> int:
         """The token at which a page searches for fixed points: one that says nothing, if the task has one."""
         return 0
+
+    @property
+    def padding(self) -> int | None:
+        """The token that fills a batch after the end of shorter sequences; None if all sequences are equally long.
+
+        Padding before the first token of a task is an input like others: a network reads it.
+        """
+        return None
+
+    def lengths_of(self, batch: Batch) -> Int[Tensor, " batch"] | None:
+        if self.padding is None:
+            return None
+        steps = torch.arange(1, 1 + len(batch.inputs), device=batch.inputs.device).unsqueeze(1)
+        lengths = torch.where(batch.inputs == self.padding, 0, steps).amax(0)
+        return None if bool((lengths == len(steps)).all()) else lengths
 
     def scores(self, outputs: Float[Tensor, "time batch tokens"], batch: Batch) -> dict[str, float]:
         """Return `accuracy`, the fraction of the counted steps whose token is right."""
