@@ -11,15 +11,19 @@ import mnemoscope as ms
 from mnemoscope.arena.card import cost
 from mnemoscope.arena.card.amount import how_much
 from mnemoscope.arena.card.answers import QUESTIONS, Entry, Line, not_applicable
+from mnemoscope.arena.card.build import _duration
 from mnemoscope.arena.card.cost import what_it_costs
 from mnemoscope.arena.card.duration import how_long
 from mnemoscope.arena.card.failures import how_it_fails
 from mnemoscope.arena.card.figure import page_bytes
 from mnemoscope.arena.card.mechanism import Rest, by_which_mechanism
+from mnemoscope.arena.card.panels import draw_arena_skill, draw_task_skill
 from mnemoscope.arena.card.remembered import what_it_remembers
 from mnemoscope.arena.card.subject import Subject
 from mnemoscope.cells import Layout, Model
 from mnemoscope.cli.entry_point import main
+from mnemoscope.drawing.axes import new_figure
+from mnemoscope.drawing.palette import LIGHT
 from mnemoscope.inspection import InspectionOptions
 from mnemoscope.inspection.duration import inspect_duration
 from mnemoscope.lenses.exact_influence.summaries import half_life
@@ -43,6 +47,7 @@ NETWORKS = {
     "adding": ("gru", "adding", {"length": 10}),
     "binding": ("elman", "binding", {}),
     "trials": ("leaky-rnn", "delayed-match", {}),
+    "compression": ("gru", "mad-compression", {"vocabulary": 6, "length": 8, "examples": 64}),
     "relational": ("esbn", "same-different", {}),
 }
 """Cell, task and options of a network of every kind."""
@@ -88,7 +93,7 @@ def test_every_network_has_six_answers_with_numbers_or_reasons(name):
     assert [answer.key for answer in made.answers] == list(QUESTIONS)
     names = {answer.key: [entry.name for entry in answer.entries] for answer in made.answers}
     assert "Fisher memory" in names["amount"]
-    assert "parameters" in names["cost"]
+    assert "trainable parameters" in names["cost"]
     for entry in (entry for answer in made.answers for entry in answer.entries):
         if entry.status == "measured":
             assert entry.value is not None or entry.note, entry.name
@@ -152,7 +157,7 @@ def test_a_file_that_is_no_card_is_refused(card, tmp_path):
 def test_unknown_names_are_refused_with_the_known_ones(card):
     with pytest.raises(KeyError, match="there are remembered, duration"):
         card["price"]
-    with pytest.raises(KeyError, match="there are parameters, state"):
+    with pytest.raises(KeyError, match="there are trainable parameters, state"):
         card["cost"]["colour"]
     with pytest.raises(ValueError, match="pass memory_card"):
         ms.memory_card(Model(ms.cells.GRU(1, 3), output_size=1))
@@ -164,6 +169,7 @@ def test_entries_write_numbers_with_units_intervals_and_bounds():
     assert Entry("x", 1, "steps").text() == "1 step"
     assert Entry("x", 0.5, "%", 0.25, 0.75, "95%", note="of all").text() == "50.0% (25.0% to 75.0%), of all"
     assert Entry("x", 0.9999, "%").text() == "99.99%"
+    assert Entry("x", 0.9999).text() == "0.9999"
     assert Entry("x", 12345, "numbers").text() == "12,345 numbers"
     assert Entry("x", 0.123456, "s", bound="at least").text() == "at least 0.123 s"
     assert Entry("x", note="a ring").text() == "a ring"
@@ -186,7 +192,11 @@ def test_the_state_of_a_growing_network_is_counted_after_a_sequence():
     assert found["state"].value == last > first
     assert found["state added by each step"].value == (last - first) / (len(inputs) - 1)
     assert found["memory of the state"].value == 4 * last
-    assert found["parameters"].value == sum(weight.numel() for weight in subject.model.parameters())
+    trained = sum(weight.numel() for weight in subject.model.parameters())
+    assert found["trainable parameters"].value == trained
+    subject.model.readout.weight.requires_grad_(False)
+    fixed = subject.model.readout.weight.numel()
+    assert what_it_costs(subject)["trainable parameters"].text() == f"{trained - fixed}, and {fixed} fixed"
     assert found["time of one step"].value > 0
 
 
@@ -232,24 +242,73 @@ def test_a_network_is_placed_in_an_arena():
     assert found["skill in the arena"].value == skill
     assert found["skill in the arena"].note.startswith("rank 1 of ")
     assert found["arena: accuracy on parity"].value == pytest.approx(0.8)
-    assert found.line("arena").labels == tuple(arena.points())
+    assert found.line("networks of the arena").labels == tuple(arena.points())
+    assert found.line("this network in the arena").labels == (name,)
     behind = table(run(), run("elman"), run("deltanet"), run("deltanet", "recall"))
-    assert "no rank as gru, mean over 1 task;" in what_it_remembers(subject, behind)["skill in the arena"].note
+    unranked = what_it_remembers(subject, behind)
+    assert "no rank as gru, mean over 1 task;" in unranked["skill in the arena"].note
+    assert unranked.line("this network in the arena") is None  # its mean is over other tasks than those of the others
     other = what_it_remembers(replace(subject, config=replace(config, cell="lstm")), arena)
     assert "has no such network" in other["skill in the arena"].reason
+    assert other.line("this network in the arena") is None
     by_run = table(run(hash=replace(config, cell="lstm").hash))
     placed = what_it_remembers(replace(subject, config=replace(config, cell="lstm")), by_run)
     assert f"as {name}," in placed["skill in the arena"].note
     nothing = what_it_remembers(subject, None)
+    assert nothing["skill in the arena"].status == "not decided"
     assert "--arena FILE" in nothing["skill in the arena"].reason
+
+
+def texts_of(answer, panel):
+    axes = new_figure(3, 2).add_subplot()
+    panel(axes, answer, LIGHT, 7)
+    return [text.get_text() for text in axes.texts], axes
+
+
+def test_the_first_row_separates_the_task_from_the_arena():
+    model, task = model_of("lstm")
+    config = replace(config_of("tanh"), cell="gru", task="parity", task_options={})
+    subject = Subject(model, task, 0, QUIET, config)
+    answer = what_it_remembers(subject, None)
+    texts, axes = texts_of(answer, draw_task_skill)
+    assert texts == ["on its task"]
+    assert axes.lines[0].get_xdata().tolist() == [subject.state_size]
+    texts, axes = texts_of(answer, draw_arena_skill)
+    assert texts == ["arena: mean over tasks", "not decided"]
+    assert len(axes.lines) == 1  # the line of chance
+    answer = what_it_remembers(subject, table(run(accuracy=0.9), run("elman", accuracy=0.7, state=9)))
+    texts, axes = texts_of(answer, draw_arena_skill)
+    assert texts == ["gru", "arena: mean over tasks"]
+    front, networks, place = (line.get_ydata().tolist() for line in axes.lines[:3])
+    assert front == place == pytest.approx([0.8])  # the elman has more numbers in its state and is worse
+    assert networks == pytest.approx([0.4, 0.8])
+    empty = what_it_remembers(subject_of("relational"), None)
+    assert texts_of(empty, draw_task_skill)[0] == ["on its task", "no state"]
 
 
 def test_the_skill_of_a_network_is_0_at_chance_and_1_without_error():
     subject = subject_of("tanh")
-    skill = what_it_remembers(subject, None).line("this network")
-    chance = subject.chance
+    found = what_it_remembers(subject, None)
+    skill, chance = found.line("skill on its task"), subject.chance
     assert skill.x == (subject.state_size,)
+    assert skill.y[0] == found["skill on its task"].value
     assert skill.y[0] == pytest.approx((subject.accuracy.mean - chance) / (1 - chance))
+    values = what_it_remembers(subject_of("adding"), None)
+    assert values["skill on its task"].status == "not applicable"
+    assert texts_of(values, draw_task_skill)[0] == ["on its task", "not applicable"]
+
+
+def test_padding_is_no_part_of_what_a_card_measures():
+    subject = subject_of("mamba2")
+    found = _duration(subject)
+    lengths = subject.task.lengths_of(subject.batch)
+    assert torch.equal(found.influence.lengths, lengths[: len(found.influence.lengths)])
+    expected = ms.measure_influence(subject.model, subject.batch.inputs, lengths=lengths)
+    assert torch.equal(found.measured_influence.outputs.nan_to_num(-1), expected.outputs.nan_to_num(-1))
+    fisher = how_much(subject, found, None)["Fisher memory"]
+    encoded = subject.model.encode(subject.batch.inputs[:, :8]).detach()
+    memory = ms.fisher_memory(subject.cell, along=encoded, lengths=lengths[:8])
+    assert fisher.value == pytest.approx(float(memory.remaining.nan_to_num(nan=0.0).sum(-1).mean()))
 
 
 def test_affine_layers_have_the_memory_of_their_values_and_their_operators():

@@ -102,12 +102,13 @@ def _fisher_near_rest(dynamics: Dynamics, fp: FixedPoints) -> tuple[Entry, Fishe
 def _fisher_of_values(subject: Subject) -> tuple[Entry, FisherMemory | None]:
     """Return the memory of the last affine layer about the values that it writes, in units of one write."""
     inputs = subject.model.encode(subject.batch.inputs[:, :TRAJECTORIES]).detach()
+    lengths = None if subject.lengths is None else subject.lengths[:TRAJECTORIES]
     layers = subject.cell.affine_layers(inputs[:2, :1], subject.cell.initial_state(1))
     heads, keys = layers[-1].start.shape[1:3]
     if not subject.options.full and TRAJECTORIES * len(inputs) ** 2 * heads * keys**2 > BUDGET:
         return not_decided(FISHER, f"{len(inputs):,} steps of this layer take long. {HOW_TO_MEASURE}"), None
     try:
-        memory = fisher_memory(subject.cell, along=inputs, layer=len(layers) - 1)
+        memory = fisher_memory(subject.cell, along=inputs, layer=len(layers) - 1, lengths=lengths)
     except ValueError as error:
         return not_decided(FISHER, str(error)), None
     totals = memory.remaining.nan_to_num(nan=0.0).sum(-1).mean(1)  # one for each sequence, the mean over heads

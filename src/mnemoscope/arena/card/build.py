@@ -75,7 +75,7 @@ def memory_card(
             raise ValueError("The card of a Model is measured on its task: pass memory_card(model, task).")
         subject = Subject(network.time_first().eval(), task, seed, options)
         title, training = name or subject.kind, _given_training(trained)
-        words = (f"{subject.kind}, {subject.parameters:,} parameters", repr(task))
+        words = (f"{subject.kind}, {subject.parameters:,} trainable parameters", repr(task))
     else:
         if task is not None or name is not None or trained is not None or seed != 0:
             raise ValueError("A run knows its task, seed, name and training; omit them.")
@@ -107,8 +107,8 @@ def _answers(subject: Subject, arena: ArenaTable | None) -> tuple[Answer, ...]:
 
 
 def _duration(subject: Subject) -> Duration:
-    inputs = subject.batch.inputs
-    return inspect_duration(subject.model, inputs, subject.options, labels=input_labels(subject.task, inputs))
+    inputs, labels = subject.batch.inputs, input_labels(subject.task, subject.batch.inputs)
+    return inspect_duration(subject.model.undecoded(), inputs, subject.options, lengths=subject.lengths, labels=labels)
 
 
 def _given_training(trained: bool | None) -> str:
@@ -123,7 +123,7 @@ def _words_of_run(subject: Subject) -> tuple[str, str, tuple[str, str]]:
     assert config is not None
     assert result is not None
     sizes = "" if subject.stateless else f", size {config.hidden_size}"
-    network = f"{config.cell}{sizes}{_options(config.cell_options)}, {subject.parameters:,} parameters"
+    network = f"{config.cell}{sizes}{_options(config.cell_options)}, {subject.parameters:,} trainable parameters"
     training = f"Trained for {result.steps:,} steps with seed {config.seed}{STOPPED[result.stopped]}."
     if not result.loss < result.baseline:
         training += f" Its loss is not below that {subject.task.baseline_label}."

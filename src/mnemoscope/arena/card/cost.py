@@ -15,7 +15,7 @@ from mnemoscope.cells import scan
 from mnemoscope.cells.state import leaves
 from mnemoscope.networks.sizes import count_state
 
-PARAMETERS, STATE, BYTES = "parameters", "state", "memory of the state"
+PARAMETERS, STATE, BYTES = "trainable parameters", "state", "memory of the state"
 TRAINING, STEP, GROWTH = "training", "time of one step", "state added by each step"
 STEPS, REPEATS = 1024, 3
 """Steps that are timed one at a time, and repetitions of the whole sequence."""
@@ -29,7 +29,7 @@ WARM_UP = 8
 
 def what_it_costs(subject: Subject) -> Answer:
     """Answer by counting, by the record of the run, and by timing single steps on this machine."""
-    entries = [Entry(PARAMETERS, subject.parameters), *_state(subject), _training(subject)]
+    entries = [_parameters(subject), *_state(subject), _training(subject)]
     if subject.stateless:
         return Answer("cost", (*entries, not_applicable(STEP, NO_STATE), not_applicable(GROWTH, NO_STATE)))
     times = [1e6 * seconds for seconds in time_steps(subject)]
@@ -42,6 +42,11 @@ def what_it_costs(subject: Subject) -> Answer:
     line = Line.known(STEP, [(first * last) ** 0.5 for first, last in windows], medians, low_edges, high_edges)
     entry = Entry(STEP, value, "µs", low, high, interval, note=note)
     return Answer("cost", (*entries, entry, _growth(subject)), (line,))
+
+
+def _parameters(subject: Subject) -> Entry:
+    fixed = sum(weight.numel() for weight in subject.model.parameters()) - subject.parameters
+    return Entry(PARAMETERS, subject.parameters, note=f"and {fixed:,} fixed" if fixed else "")
 
 
 def _state(subject: Subject) -> list[Entry]:
@@ -79,10 +84,11 @@ def _quartiles(values: Float[Tensor, " values"]) -> tuple[float, float, float]:
 def time_steps(subject: Subject) -> list[Float[Tensor, " steps"]]:
     """Return the seconds of each step of one sequence, with readout, for each repetition.
 
-    The inputs of a test sequence are repeated until there are `STEPS` of them.
+    The inputs of a test sequence are repeated until there are `STEPS` of them. A decoder, which reads a whole sequence,
+    is no part of a step.
     """
     inputs = subject.model.encode(subject.batch.inputs[:, :1])
-    cell, readout = subject.cell.time_first(), subject.model.readout
+    cell, readout = subject.cell.time_first(), subject.model.undecoded().readout
     rows = []
     for _ in range(REPEATS):
         state = cell.initial_state(1)

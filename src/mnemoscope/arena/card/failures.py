@@ -92,13 +92,16 @@ def _noise(subject: Subject) -> tuple[NoiseTolerance | None, list[Entry]]:
         reason = f"{subject.steps:,} single steps of this network take long. {HOW_TO_MEASURE}"
         return None, [not_decided(name, reason) for name in names]
 
+    model = subject.model.undecoded()
+
     def score(outputs: Tensor) -> Tensor:
-        return score_sequences(subject.task, outputs, subject.batch)
+        answers = outputs if model is subject.model else subject.model.readout(outputs)
+        return score_sequences(subject.task, answers, subject.batch)
 
     weights = subject.task.recalled(subject.batch).sum(0).double()
     try:
         found = measure_noise_tolerance(
-            subject.model,
+            model,
             subject.batch.inputs,
             score=score,
             weights=weights,

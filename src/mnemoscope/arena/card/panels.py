@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from mnemoscope.arena.card.answers import Answer, Line
+from mnemoscope.arena.card.answers import Answer, Entry, Line
 from mnemoscope.arena.card.failures import CHANCE, LENGTH, LOAD, NOISE
 from mnemoscope.arena.card.mechanism import OPERATOR_LINE as OPERATORS
-from mnemoscope.arena.card.remembered import OTHERS, OWN
+from mnemoscope.arena.card.remembered import IN_ARENA, NETWORKS, ON_TASK, PLACE
+from mnemoscope.arena.result import pareto_front
 from mnemoscope.drawing.axes import mute_axes
 from mnemoscope.drawing.palette import Colours
 
@@ -23,26 +24,42 @@ LINES = ("stable", "unstable", "saddle-1")
 Panel = Callable[[Any, Answer, Colours, float], None]
 
 
-def draw_remembered(axes: Any, answer: Answer, colours: Colours, size: float) -> None:
-    """Draw skill against the size of the state: this network on its task, and the networks of an arena."""
-    others, own = answer.line(OTHERS), answer.line(OWN)
-    largest = max((x for line in answer.lines for x in line.x), default=1.0)
-    if others is not None:
-        axes.plot(others.x, others.y, "o", color=colours["path"], markersize=4)
-        for x, y, label in zip(others.x, others.y, others.labels, strict=True):
-            _name_point(axes, label, x, y, colours["muted"], size - 1)
+def draw_task_skill(axes: Any, answer: Answer, colours: Colours, size: float) -> None:
+    """Draw the skill of this network on its task against the size of its state."""
+    own = answer.line(ON_TASK)
     if own is not None:
-        axes.plot(own.x, own.y, "D", color=colours["stable"], markersize=5, zorder=3)
+        axes.plot(own.x, own.y, "D", color=colours["stable"], markersize=4, zorder=3)
         if own.low:
             axes.vlines(own.x, own.low, own.high, color=colours["stable"], linewidth=1.2)
-        _name_point(axes, "this network on its task", own.x[0], own.y[0], colours["stable"], size)
+    _finish_skill(axes, "on its task", answer[ON_TASK], [own], colours, size)
+
+
+def draw_arena_skill(axes: Any, answer: Answer, colours: Colours, size: float) -> None:
+    """Draw the mean skill of an arena's networks against the size of their states, with the Pareto front."""
+    networks, place = answer.line(NETWORKS), answer.line(PLACE)
+    if networks is not None:
+        points = dict(zip(networks.labels, zip(networks.x, networks.y, strict=True), strict=True))
+        front = [points[name] for name in pareto_front(points)]
+        axes.plot(*zip(*front, strict=True), color=colours["path"], linewidth=1)
+        axes.plot(networks.x, networks.y, "o", color=colours["path"], markersize=3)
+    if place is not None:
+        axes.plot(place.x, place.y, "D", color=colours["stable"], markersize=4, zorder=3)
+        _name_point(axes, place.labels[0], place.x[0], place.y[0], colours["stable"], size)
+    _finish_skill(axes, "arena: mean over tasks", answer[IN_ARENA], [networks], colours, size)
+
+
+def _finish_skill(
+    axes: Any, title: str, entry: Entry, lines: Sequence[Line | None], colours: Colours, size: float
+) -> None:
+    """Set the axes that both panels of skill share; an empty panel shows the status of its entry."""
     axes.axhline(0, color=colours["muted"], linewidth=0.7, linestyle=(0, (1, 2)))
-    _log_x(axes, LARGEST_STATE, largest)
-    axes.set(xlabel="numbers in the state", ylabel="skill: chance 0", ylim=(-0.2, 1.1))
+    _log_x(axes, LARGEST_STATE, max((x for line in lines if line is not None for x in line.x), default=1.0))
+    axes.set(xlabel="numbers in the state", ylabel="skill: chance 0", ylim=(-0.2, 1.45))
     axes.set_yticks([0, 0.5, 1])
+    axes.text(0.03, 0.96, title, va="top", transform=axes.transAxes, color=colours["ink"], fontsize=size)
     _finish(axes, colours, size)
-    if not answer.lines:
-        _mark_empty(axes, colours, size)
+    if not any(lines):
+        _mark_empty(axes, colours, size, "no state" if entry.status == "measured" else entry.status)
 
 
 def draw_duration(axes: Any, answer: Answer, colours: Colours, size: float) -> None:
@@ -116,7 +133,7 @@ def draw_cost(axes: Any, answer: Answer, colours: Colours, size: float) -> None:
 
 
 PANELS: Mapping[str, tuple[Panel, ...]] = {
-    "remembered": (draw_remembered,),
+    "remembered": (draw_task_skill, draw_arena_skill),
     "duration": (draw_duration,),
     "amount": (draw_amount,),
     "mechanism": (draw_mechanism,),
@@ -185,15 +202,15 @@ def _short(value: float) -> str:
 
 
 def _name_point(axes: Any, name: str, x: float, y: float, colour: str, size: float) -> None:
-    """Write a name beside a point: on its left if it is in the right half of a logarithmic axis."""
+    """Write a name above a point: to its left if it is in the right half of a logarithmic axis."""
     left = x**2 > LARGEST_STATE
-    place = {"xytext": (-5 if left else 5, -2), "ha": "right" if left else "left"}
+    place = {"xytext": (-4 if left else 4, 4), "ha": "right" if left else "left"}
     axes.annotate(name, (x, y), color=colour, fontsize=size, textcoords="offset points", **place)
 
 
-def _mark_empty(axes: Any, colours: Colours, size: float) -> None:
+def _mark_empty(axes: Any, colours: Colours, size: float, text: str = "no curve") -> None:
     place = {"ha": "center", "va": "center", "transform": axes.transAxes}
-    axes.text(0.5, 0.5, "no curve", color=colours["muted"], fontsize=size, **place)
+    axes.text(0.5, 0.5, text, color=colours["muted"], fontsize=size, **place)
 
 
 def _finish(axes: Any, colours: Colours, size: float, legend: str = "") -> None:

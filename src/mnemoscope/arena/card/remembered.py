@@ -1,6 +1,8 @@
-"""The first answer of a card: accuracy on the task, and place in the arena, against the size of the state."""
+"""The first answer of a card: skill on the task, and mean skill in an arena, each against the size of the state."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
 
 from mnemoscope.arena.card.answers import Answer, Entry, Line, not_applicable, not_decided
 from mnemoscope.arena.card.subject import Subject
@@ -9,25 +11,25 @@ from mnemoscope.arena.result import ArenaTable
 from mnemoscope.base.plurals import pluralise
 
 NO_ARENA = "No results of an arena were given; pass --arena FILE, or arena=ArenaTable.load(FILE)."
-OWN, OTHERS = "this network", "arena"
-"""Names of the points of the panel."""
+ON_TASK, IN_ARENA = "skill on its task", "skill in the arena"
+"""Names of the entries that the two panels show: of this trained network on one task, and of means over an arena's."""
+NETWORKS, PLACE = "networks of the arena", "this network in the arena"
+"""Names of the points of the second panel; the point of the first has the name of its entry."""
 
 
 def what_it_remembers(subject: Subject, arena: ArenaTable | None) -> Answer:
     """Answer by the accuracy on the task, and by the scores in the arena."""
     accuracy = subject.accuracy
+    interval = f"95% over {subject.batch.mask.shape[1]} sequences"
+    skill = _skill(subject, interval)
     entries = [
-        Entry(
-            "accuracy on its task", accuracy.mean, "%", accuracy.low, accuracy.high,
-            f"95% over {subject.batch.mask.shape[1]} sequences",
-        ),
+        Entry("accuracy on its task", accuracy.mean, "%", accuracy.low, accuracy.high, interval),
         _without_memory(subject),
+        skill,
         *_losses(subject),
-    ]  # fmt: skip
-    placed, others = _in_arena(subject, arena)
-    own = _own_point(subject)
-    lines = tuple(line for line in (others, own) if line is not None)
-    return Answer("remembered", (*entries, *placed), lines, ("behaviour",))
+    ]
+    placed, points = _in_arena(subject, arena)
+    return Answer("remembered", (*entries, *placed), (*_own_point(subject, skill), *points), ("behaviour",))
 
 
 def _without_memory(subject: Subject) -> Entry:
@@ -48,48 +50,60 @@ def _losses(subject: Subject) -> list[Entry]:
     ]
 
 
-def _own_point(subject: Subject) -> Line | None:
-    """Return state size and skill of the network on its task; None without a state or a known chance."""
+def _skill(subject: Subject, interval: str) -> Entry:
+    """Return the accuracy on the task on the scale on which chance is 0 and no error is 1."""
     chance = subject.chance
-    if subject.stateless or chance is None or chance == 1:
-        return None
-    skill, low, high = ((value - chance) / (1 - chance) for value in subject.accuracy)
-    return Line.known(OWN, [subject.state_size], [skill], [low], [high])
+    if chance is None:
+        return not_applicable(ON_TASK, "The task states no accuracy without memory.")
+    if chance == 1:
+        return not_applicable(ON_TASK, "A network without memory makes no error.")
+    value, low, high = ((each - chance) / (1 - chance) for each in subject.accuracy)
+    return Entry(ON_TASK, value, "", low, high, interval, note="chance is 0, no error is 1")
 
 
-def _in_arena(subject: Subject, arena: ArenaTable | None) -> tuple[list[Entry], Line | None]:
-    """Return the scores of the architecture in an arena, and the points of all networks."""
-    name = "skill in the arena"
+def _own_point(subject: Subject, skill: Entry) -> list[Line]:
+    """Return state size and skill of the network on its task; nothing without a state or a skill."""
+    if subject.stateless or skill.value is None or skill.low is None or skill.high is None:
+        return []
+    return [Line.known(ON_TASK, [subject.state_size], [skill.value], [skill.low], [skill.high])]
+
+
+def _in_arena(subject: Subject, arena: ArenaTable | None) -> tuple[list[Entry], list[Line]]:
+    """Return the scores of the architecture in an arena, and the points of the networks that have run all its tasks."""
     if arena is None:
-        return [not_applicable(name, NO_ARENA)], None
-    points = arena.points()
-    others = Line(
-        OTHERS,
-        tuple(float(state) for state, _ in points.values()),
-        tuple(float(skill) for _, skill in points.values()),
-        labels=tuple(points),
-    )
+        return [not_decided(IN_ARENA, NO_ARENA)], []
+    points, title = arena.points(), repr(arena.arena.name)
+    networks = [_points(NETWORKS, points)] if points else []
     entrant = _entrant(subject, arena)
     if entrant is None:
         known = ", ".join(arena.networks)
-        return [not_applicable(name, f"The arena {arena.arena.name!r} has no such network; it has {known}.")], others
+        return [not_applicable(IN_ARENA, f"The arena {title} has no such network; it has {known}.")], networks
     skill, tasks = arena.mean_skill(entrant.name)
     if skill is None:
-        return [not_decided(name, f"{entrant.name} has no finished run in the arena {arena.arena.name!r}.")], others
+        return [not_decided(IN_ARENA, f"{entrant.name} has no finished run in the arena {title}.")], networks
     mean = f"{entrant.name}, mean over {pluralise(tasks, 'task')}; chance is 0, no error is 1"
     complete = [each for each in arena.ranking() if each in points]  # means over different tasks have no common order
     if entrant.name in complete:
         ranked = f"rank {complete.index(entrant.name) + 1} of {len(complete)} as {mean}"
+        networks.append(_points(PLACE, {entrant.name: points[entrant.name]}))
     else:
         ranked = f"no rank as {mean}; others have run more tasks"
-    entries = [Entry(name, skill, note=ranked)]
+    return [Entry(IN_ARENA, skill, note=ranked), *_by_task(entrant, arena)], networks
+
+
+def _points(name: str, points: Mapping[str, tuple[float, float]]) -> Line:
+    states, skills = zip(*points.values(), strict=True)
+    return Line(name, tuple(map(float, states)), tuple(map(float, skills)), labels=tuple(points))
+
+
+def _by_task(entrant: Entrant, arena: ArenaTable) -> Iterator[Entry]:
+    """Yield the accuracy of an architecture on each task of an arena."""
     for task in arena.tasks:
         cell = arena.cell(entrant.name, task)
         if cell.accuracy is not None:
             low, high = cell.interval or (None, None)
             kind = f"95% over {len(cell.accuracies)} seeds" if cell.interval else ""
-            entries.append(Entry(f"arena: accuracy on {task}", cell.accuracy, "%", low, high, kind))
-    return entries, others
+            yield Entry(f"arena: accuracy on {task}", cell.accuracy, "%", low, high, kind)
 
 
 def _entrant(subject: Subject, arena: ArenaTable) -> Entrant | None:

@@ -38,7 +38,7 @@ class MemoryCard(Result):
     """Standard page of a network: what it remembers, for how long, how much, how, when it fails, and its cost.
 
     Every card has the same six answers, with the same axes and units, so that two cards can be laid side by side.
-    `card["cost"]["parameters"].value` is a number of it.
+    `card["cost"]["trainable parameters"].value` is a number of it.
     """
 
     noun: ClassVar[str] = "a memory card"

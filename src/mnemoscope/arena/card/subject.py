@@ -6,10 +6,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from torch import Tensor
+
+from mnemoscope.base.array_types import Int
 from mnemoscope.cells import Cell, Model
 from mnemoscope.config.run_config import RunConfig
 from mnemoscope.inspection.options import InspectionOptions
-from mnemoscope.networks.sizes import count_state
+from mnemoscope.networks.sizes import count_parameters, count_state
 from mnemoscope.relational import SingleStepModel
 from mnemoscope.tasks import Batch, Task
 from mnemoscope.training import Accuracy, RunFolder, TrainResult, evaluate_sequences, load_model
@@ -52,6 +55,11 @@ class Subject:
         return self.task.batch(SEQUENCES, self.seed, 0, "test")
 
     @property
+    def lengths(self) -> Int[Tensor, " batch"] | None:
+        """Steps of each of these sequences before its padding; None if none is padded."""
+        return self.task.lengths_of(self.batch)
+
+    @property
     def steps(self) -> int:
         """Steps of a test sequence."""
         return len(self.batch.mask)
@@ -73,8 +81,8 @@ class Subject:
 
     @property
     def parameters(self) -> int:
-        """Number of weights of the whole model."""
-        return sum(weight.numel() for weight in self.model.parameters())
+        """Number of trainable numbers of the whole model, as an arena counts them."""
+        return count_parameters(self.model)
 
 
 NO_STATE = "The network answers in one step, without a state."
