@@ -22,6 +22,7 @@ from mnemoscope.replication.scoreboard import BODIES_OF_WORK, THIS_PROJECT, Line
 from mnemoscope.replication.scoreboard_page import write_markdown, write_scoreboard, write_summary
 from mnemoscope.replication.study import Finished, Trial
 from mnemoscope.replication.trial_files import claim_as_json, row_as_json
+from mnemoscope.replication.verdict_counts import count_causes, count_verdicts
 from mnemoscope.replication.verdicts import Judgement, Obstacle, Verdict, not_compared
 from mnemoscope.store import find_study_results
 from tests.slow import SLOW
@@ -133,6 +134,23 @@ def test_every_claim_is_counted_once(board):
     *classes, not_run = rest
     assert sum(classes) == not_compared
     assert compared + not_compared + not_run == total
+
+
+def test_sentences_agree_with_their_numbers_and_leave_out_zeros(board):
+    one = dict.fromkeys(Verdict, 1)
+    assert count_verdicts(one) == (
+        "1 matches, 1 is compatible, 1 is better, 1 is worse, 1 matches in part, 1 differs, 1 is not comparable and 1 "
+        "was not run"
+    )
+    two = count_verdicts({Verdict.NOT_RUN: 2, Verdict.MATCHES: 3, Verdict.BETTER: 0}, {Verdict.MATCHES: "2 of them so"})
+    assert two == "3 match (2 of them so) and 2 were not run"
+    assert count_verdicts({}) == ""
+    assert count_causes(1, 0, 0) == "The cause of this last one is known."
+    assert count_causes(0, 0, 2).startswith("Of these last 2, the cause is untested for 2: another recipe")
+    assert count_causes(0, 0, 0) == ""
+    empty = replace(board, items=())
+    assert empty.headline() == "Of 0 published numbers and statements, 0 are compared."
+    assert not re.search(r"\b(0 |1 (are|match|differ|were|state)\b)", board.summary())
 
 
 STUDY = registry.studies.load("flipflop-cube")
@@ -271,8 +289,7 @@ def test_verdicts_by_a_reduced_recipe_are_marked_and_counted_apart():
     assert len(smaller.published()) == len(full.published()) - 1
     (item,) = smaller.reduced()
     assert (item.reduced, item.lines[0].mark, full.reduced()) == (True, ", by a reduced recipe", [])
-    assert "By a reduced recipe, 1 more were tested, which are counted apart: 0 match" in smaller.headline()
-    assert "1 are worse, 0 match in part" in smaller.headline()
+    assert "By a reduced recipe, 1 more was tested and counted apart: 1 is worse." in smaller.headline()
     assert "reduced" not in full.headline()
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from mnemoscope.base.plurals import listed, pluralise
 from mnemoscope.cells import Cell, Model, scan
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE
@@ -204,7 +205,7 @@ def _measured(
 
 def _sentences(found: Interventions) -> Iterator[str]:
     first = next(iter(found.by_kind.values()))
-    directions = f"{first.dimension} direction{'s' * (first.dimension > 1)} of {first.part}"
+    directions = f"{pluralise(first.dimension, 'direction')} of {first.part}"
     where = (
         f"The mean states of {found.variable} span {directions}"
         if found.origin == "class means"
@@ -246,8 +247,7 @@ def _verdict(found: Interventions) -> str:
 
 def _listed(kinds: list[str]) -> str:
     nouns = {"erase": "the erasure", "swap": "the swap", "transplant": "the transplant"}
-    *before, last = (nouns[kind] for kind in kinds)
-    return f"{', '.join(before)} and {last}" if before else last
+    return listed(nouns[kind] for kind in kinds)
 
 
 def _share(value: float, interval: Interval) -> str:

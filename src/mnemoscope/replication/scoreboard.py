@@ -14,6 +14,7 @@ from mnemoscope.replication.results import PresetResults
 from mnemoscope.replication.run_list import PlannedRun
 from mnemoscope.replication.study import Study
 from mnemoscope.replication.trial_files import subject_as_json
+from mnemoscope.replication.verdict_counts import count_causes, count_verdicts, with_verb
 from mnemoscope.replication.verdicts import (
     AGREEING,
     APART,
@@ -214,45 +215,43 @@ class Scoreboard:
         apart = [item for item in compared if item.verdict in APART]
         unknown = sum(item.cause_unknown for item in apart)
         untested = sum(item.cause_untested for item in apart)
-        known = len(apart) - unknown - untested
-        return (
-            f"Of {len(published)} published numbers and statements, {len(compared)} are compared: "
-            f"{count[Verdict.MATCHES]} match ({ours} of them by our own recipe), {count[Verdict.COMPATIBLE]} are "
-            "compatible (outside of the range of agreement, within the scatter of the seeds), "
-            f"{count[Verdict.BETTER]} are better, {count[Verdict.WORSE]} are worse, {count[Verdict.IN_PART]} match in "
-            f"part and {count[Verdict.DIFFERS]} differ. Of these last {len(apart)}, the cause is known for {known}, "
-            f"unknown for {unknown}, and untested for {untested}: another recipe, divergence, or seeds that decide it "
-            "for some networks only. "
-        ) + " ".join(filter(None, (self._not_compared(published), self._by_reduced_recipes())))
+        remarks = {Verdict.COMPATIBLE: "outside of the range of agreement, within the scatter of the seeds"}
+        if ours:
+            remarks[Verdict.MATCHES] = f"{ours} of them by our own recipe"
+        number = count_verdicts({verdict: count[verdict] for verdict in Verdict if verdict.compared}, remarks)
+        sentences = (
+            f"Of {len(published)} published numbers and statements, {with_verb(len(compared), 'is', 'are')} compared"
+            + (f": {number}." if number else "."),
+            count_causes(len(apart) - unknown - untested, unknown, untested),
+            self._not_compared(published),
+            self._by_reduced_recipes(),
+        )
+        return " ".join(filter(None, sentences))
 
     def _not_compared(self, published: Sequence[Item]) -> str:
         """Count the claims that are not compared by the class of reason, and those that were not run."""
         count, obstacles = counts(published), Counter(item.obstacle for item in published if item.obstacle)
         classes = ", ".join(f"{obstacle.value} ({number})" for obstacle, number in obstacles.most_common())
-        not_run = f"{count[Verdict.NOT_RUN]} were not run."
-        return f"{count[Verdict.NOT_COMPARED]} are not comparable: {classes or 'none'}. {not_run}"
+        why = {Verdict.NOT_COMPARED: f": {classes}", Verdict.NOT_RUN: ""}
+        known = {verdict: reason for verdict, reason in why.items() if count[verdict]}
+        return " ".join(f"{count_verdicts({verdict: count[verdict]})}{reason}." for verdict, reason in known.items())
 
     def _by_reduced_recipes(self) -> str:
         """Count the claims that were tested by a reduced recipe, or return an empty text if none was."""
         if not (items := self.reduced()):
             return ""
-        count = counts(items)
-        return (
-            f"By a reduced recipe, {len(items)} more were tested, which are counted apart: {count[Verdict.MATCHES]} "
-            f"match, {count[Verdict.COMPATIBLE]} are compatible, {count[Verdict.BETTER]} are better, "
-            f"{count[Verdict.WORSE]} are worse, {count[Verdict.IN_PART]} match in part, {count[Verdict.DIFFERS]} "
-            f"differ and {count[Verdict.NOT_COMPARED]} are not comparable."
-        )
+        tested = f"{len(items)} more {'was' if len(items) == 1 else 'were'} tested and counted apart"
+        return f"By a reduced recipe, {tested}: {count_verdicts(counts(items))}."
 
     def summary(self) -> str:
         """Return the headline, and the counts of claims that are true by construction or state no result."""
-        apart = self.by_construction()
+        apart, ideas = self.by_construction(), len(self.without_result())
         held = counts(apart)[Verdict.MATCHES]
         return (
-            f"{self.headline()} {len(apart)} more are true by construction, such as numbers of "
-            f"parameters and proven bounds; {held} of them match. {len(self.without_result())} more state no result "
-            "that a measurement could decide: ideas for later work, reports of other works, and pictures without a "
-            "statement."
+            f"{self.headline()} {with_verb(len(apart), 'more is', 'more are')} true by construction, such as numbers "
+            f"of parameters and proven bounds; {held} of them {'matches' if held == 1 else 'match'}. "
+            f"{with_verb(ideas, 'more states', 'more state')} no result that a measurement could decide: ideas for "
+            "later work, reports of other works, and pictures without a statement."
         )
 
     def as_json(self) -> dict[str, Any]:

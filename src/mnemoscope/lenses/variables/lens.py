@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
 from mnemoscope.base.array_types import Float
+from mnemoscope.base.plurals import listed
 from mnemoscope.base.progress import show_slow
 from mnemoscope.lenses.variables.interventions import PASSED, REMOVED, CausalTest, causal_tests
 from mnemoscope.lenses.variables.linearisation import Linearisation, Readout, check_inputs, fit_to_states, linearise
@@ -98,7 +99,7 @@ def find_variables(
         if status == "explained":
             return answers[-1]
     if len(answers) > 1:
-        others = _listed(map(str, sorted(answer.modes.steps for answer in answers[1:])))
+        others = listed(map(str, sorted(answer.modes.steps for answer in answers[1:])))
         reason = f"{answers[0].reason} Modes that last for {others} steps do not explain the network either."
         return replace(answers[0], reason=reason)
     return answers[0]
@@ -225,17 +226,11 @@ def _why_unclear(modes: Modes, tried: tuple[int, ...]) -> str:
     """Return a sentence on the gap below the memory modes if it is narrow, else nothing."""
     if modes.clear:
         return ""
-    times = _listed(map(str, tried))
+    times = listed(map(str, tried))
     return (
         f" There is no clear gap between modes that last and modes that fade: the next score is only {modes.gap:.3g} "
         f"times lower, so that the number of memory modes is uncertain (tried: lasting={times})."
     )
-
-
-def _listed(words: Iterable[str]) -> str:
-    """Join words by commas and "and"."""
-    *first, last = words
-    return f"{', '.join(first)} and {last}" if first else last
 
 
 def _judge(trials: Trials, tests: tuple[CausalTest, ...]) -> tuple[Status, str]:
