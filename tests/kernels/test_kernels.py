@@ -397,6 +397,26 @@ def test_second_derivatives_through_scan(name):
     torch.testing.assert_close(one, other, **ROUNDING)
 
 
+@pytest.mark.parametrize("kind", [GRU, LSTM])
+def test_sequences_that_cudnn_refuses_run_in_parts(kind, monkeypatch):
+    """Torch's networks on the CPU take the place of cuDNN."""
+    cell, xs, lengths = kind(3, 4), torch.randn(10, 2, 3), []
+
+    def run(sizes, xs, h, c, *weights):
+        lengths.append(len(xs))
+        options = (list(weights), True, 1, 0.0, True, False, False)
+        return torch._VF.gru(xs, h, *options) if c is None else torch._VF.lstm(xs, [h, c], *options)
+
+    monkeypatch.setattr(fused_gated._Cudnn, "apply", run)
+    monkeypatch.setattr(fused_gated, "LONGEST", 4)
+    weights = {name: getattr(cell, name) for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")}
+    name, state = ("lstm", tuple(torch.randn(2, 2, 4))) if kind is LSTM else ("gru", (torch.randn(2, 4),))
+    parts, last = fused_gated._on_cudnn(name, weights, xs, state)
+    whole, last_of_whole = fused_gated._on_cpu(name, weights, xs, state)
+    assert lengths == [4, 4, 2]
+    torch.testing.assert_close((parts, last), (whole, last_of_whole))
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA")
 def test_second_derivatives_through_cudnn_raise():
     cell, xs = LSTM(3, 4).cuda(), torch.randn(5, 2, 3, device="cuda", requires_grad=True)

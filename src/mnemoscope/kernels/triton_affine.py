@@ -105,6 +105,10 @@ class Plan(NamedTuple):
         """Return the constants of a walk over the chunks, which takes fewer values at a time."""
         return {"E": min(32, self.value_tile), "num_stages": 2}
 
+    def reading(self) -> dict[str, Any]:
+        """Return the constants of `_reads`: with many keys, two tiles of a state do not fit into its registers."""
+        return {"E": min(32, self.value_tile)} if self.key_tile >= 128 else {}
+
     def walks(self) -> tuple[int, int]:
         """Return the grid of a walk over the chunks."""
         return self.heads, triton.cdiv(self.values, self.narrow()["E"])

@@ -86,7 +86,7 @@ def backward(given: Sequences, trace: Trace, into_outputs: Tensor, into_state: T
                     tokens,
                     kind,
                 ),
-                constants,
+                constants | how.reading(),
             ),
             Launch(
                 _writes,
