@@ -9,12 +9,12 @@ import torch
 from mnemoscope.arena import ArenaTable, TrainedRun, add_networks, read_arena
 from mnemoscope.arena.definition import ArenaTask, Entrant, Match, arena_names
 from mnemoscope.arena.energy import FILE, NVML, EnergyMeter, measured_joules
-from mnemoscope.arena.measurement import run_entry
-from mnemoscope.arena.plan import chosen_rate, matched_sizes, planned_runs
+from mnemoscope.arena.measurement import arena_job, run_entry
+from mnemoscope.arena.plan import chosen_rate, matched_sizes, planned_cells, planned_runs
 from mnemoscope.arena.runner import collect_runs, run_arena
 from mnemoscope.arena.status import status_rows
 from mnemoscope.cli import main
-from mnemoscope.engines import Local, Outcome
+from mnemoscope.engines import Job, Local, Outcome
 from mnemoscope.networks import count_parameters, count_state, find_size
 from mnemoscope.training import build_model, build_task
 from mnemoscope.training.callbacks import StartInfo, StepInfo
@@ -112,13 +112,8 @@ def test_an_arena_tunes_first_and_repeats_nothing(tmp_path):
     ended = []
     first = run_arena(ARENA, tmp_path, progress=False, report=ended.append)
     assert (first.finished, first.failed) == (8, [])
-    assert first.states == {"finished": 4, "interrupted": 0, "failed": 0, "left": 0}
-    assert [line.partition(": ")[2] for line in ended] == [
-        "gru on parity, rates 0.005, 0.02, seed 0",
-        "deltanet on parity, rates 0.005, 0.02, seed 0",
-        "gru on parity, seeds 1, 2",
-        "deltanet on parity, seeds 1, 2",
-    ]
+    assert first.states == {"finished": 2, "interrupted": 0, "failed": 0, "left": 0}
+    assert [line.partition(": ")[2] for line in ended] == ["gru on parity", "deltanet on parity"]
     for network in ("gru", "deltanet"):
         cell, tuning = first.table.cell(network, "parity"), first.table.tuning_runs(network, "parity")
         assert {run.learning_rate for run in tuning} == {0.005, 0.02}
@@ -164,14 +159,30 @@ class Interrupting(Local):
 def test_a_slice_leaves_the_rest_to_the_next_one(tmp_path):
     engine = Interrupting(1)
     result = run_arena(ARENA, tmp_path, engine=engine, minutes=9, progress=False)
-    assert result.finished == 2
-    assert result.states == {"finished": 1, "interrupted": 0, "failed": 0, "left": 2}  # the first network is tuned
+    assert result.finished == 4
+    assert result.states == {"finished": 1, "interrupted": 0, "failed": 0, "left": 1}
     assert all(job.least_seconds == ARENA.tasks[0].seconds for job in engine.started)
     rows = status_rows(result.table, matched_sizes(ARENA))
-    assert [(row["task"], row["runs done"], row["left"]) for row in rows] == [("parity", 2, 6), ("all", 2, 6)]
+    assert [(row["task"], row["runs done"], row["left"]) for row in rows] == [("parity", 4, 4), ("all", 4, 4)]
     rest = run_arena(ARENA, tmp_path, progress=False)
-    assert rest.finished == 6
+    assert rest.finished == 4
     assert status_rows(rest.table, matched_sizes(ARENA))[-1]["left"] == 0
+
+
+def test_a_cell_whose_tuning_was_interrupted_chooses_among_all_its_rates(tmp_path):
+    cell = next(planned_cells(ARENA, SIZES))
+    first, home = cell.tuning[0], tmp_path / "arenas" / ARENA.name
+    run_entry(vars(first.config), first.task.longer, home)
+    table = collect_runs(ARENA, tmp_path, sizes=SIZES)
+    job = arena_job(ARENA.name, cell, table.runs, tmp_path)
+    assert job is not None
+    left = [run["settings"]["learning_rate"] for run in job.arguments["tuning"]]
+    assert left == [cell.tuning[1].config.learning_rate]
+    Job.from_json(job.as_json()).run()
+    table = collect_runs(ARENA, tmp_path, sizes=SIZES)
+    tuning = table.tuning_runs("gru", "parity")
+    assert {run.learning_rate for run in table.cell("gru", "parity").runs} == {chosen_rate(tuning)}
+    assert arena_job(ARENA.name, cell, table.runs, tmp_path) is None
 
 
 def test_minutes_need_an_engine_with_a_clock():

@@ -6,26 +6,47 @@ from pathlib import Path
 
 from mnemoscope.arena.cell import CONFIDENCE, ArenaCell
 from mnemoscope.arena.result import ArenaTable
-from mnemoscope.base.files import write_output
+from mnemoscope.base.files import write_between, write_output
+
+MARKS = ("<!-- arena -->", "<!-- end of arena -->")
+"""Marks around a table in a page with other content."""
+SHORT_MARKS = ("<!-- short arena -->", "<!-- end of short arena -->")
 
 
 def write_markdown(path: str | Path, table: ArenaTable) -> Path:
-    """Write the table as Markdown, and return its path."""
+    """Write the table as Markdown, and return its path.
+
+    A file with the marks `MARKS` gets it between them, and one with `SHORT_MARKS` the short form; the rest of these files
+    does not change. Other files are written as a whole.
+    """
+    path = Path(path)
+    content = path.read_text(encoding="utf-8") if path.is_file() else ""
+    for marks, short in ((MARKS, False), (SHORT_MARKS, True)):
+        if marks[0] in content:
+            write_between(path, marks, f"\n{table_as_markdown(table, short)}\n")
+            return path
     write_output(path, (table_as_markdown(table) + "\n").encode())
-    return Path(path)
+    return path
 
 
-def table_as_markdown(table: ArenaTable) -> str:
-    """Return the table as Markdown: a row for each network, then the reasons of empty cells."""
+def table_as_markdown(table: ArenaTable, short: bool = False) -> str:
+    """Return the table as Markdown: a row for each network, then the reasons of empty cells.
+
+    The short form has two digits and no intervals.
+    """
     lines = [["network", "mean", "state", *table.tasks]]
     lines.append(["---"] * len(lines[0]))
     for name in table.ranking():
         (skill, number), state = table.mean_skill(name), table.mean_state(name)
         part = f" ({number} of {len(table.tasks)})" if number < len(table.tasks) else ""
-        shown = "" if skill is None else f"{skill:.3f}{part}"
-        accuracies = (_accuracy(table.cell(name, task)) for task in table.tasks)
+        shown = "" if skill is None else f"{skill:.2f}{part}" if short else f"{skill:.3f}{part}"
+        accuracies = (_accuracy(table.cell(name, task), short) for task in table.tasks)
         lines.append([name, shown, "" if state is None else f"{state:,.0f}", *accuracies])
+    chances = (f"{chance:.2f}" if (chance := table.chances.get(task)) is not None else "" for task in table.tasks)
+    lines.append(["*chance*", "0", "", *chances])
     text = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    if short:
+        return f"{table.summary()}\n\n{text}"
     legend = (
         f"Accuracy, mean over seeds, ± half the width of its {CONFIDENCE}. Mean: over the tasks, on a scale on which "
         f"chance is 0 and no error is 1. State: numbers in the state, mean over the tasks."
@@ -36,7 +57,9 @@ def table_as_markdown(table: ArenaTable) -> str:
     return "\n\n".join([f"{table.summary()}", text, legend, *(["\n".join(remarks)] if remarks else [])])
 
 
-def _accuracy(cell: ArenaCell) -> str:
+def _accuracy(cell: ArenaCell, short: bool) -> str:
     if cell.accuracy is None:
         return "–"
+    if short:
+        return f"{cell.accuracy:.2f}"
     return f"{cell.accuracy:.3f}" + ("" if cell.reach is None else f" ± {cell.reach:.3f}")

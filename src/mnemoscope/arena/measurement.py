@@ -1,15 +1,15 @@
-"""One run of an arena as a job of an engine: train, then measure sizes, energy and accuracy at longer spans."""
+"""One cell of an arena as a job of an engine: train, then measure sizes, energy and accuracy at longer spans."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from mnemoscope.arena.cell import TrainedRun
 from mnemoscope.arena.energy import EnergyMeter, gpu_counters, measured_joules
-from mnemoscope.arena.plan import PlannedRun, sequence_length
+from mnemoscope.arena.plan import PlannedCell, PlannedRun, chosen_rate, sequence_length
 from mnemoscope.base.reading import read_json
 from mnemoscope.config.run_config import ENDLESS_EVALUATION, RunConfig
 from mnemoscope.engines import Job
@@ -25,31 +25,87 @@ SUBFOLDER = "arenas"
 """Folder of all arenas, inside the folder of all runs."""
 
 
-def arena_job(arena: str, runs: Sequence[PlannedRun], root: str | Path) -> Job:
-    """Return the job that trains some runs of one network on one task, one after another.
+def arena_job(arena: str, cell: PlannedCell, finished: Iterable[TrainedRun], root: str | Path) -> Job | None:
+    """Return the job that trains the missing runs of a cell, one after another; None if the cell is complete.
 
     They share a process, since its start, with imports and the first compiled steps, takes as long as a short training.
+    A run of the table needs the learning rate that the tuning chooses, so that the job has those of every rate.
+
+    Args:
+        arena: name of the arena.
+        cell: what to run.
+        finished: runs that are not repeated.
+        root: folder of all runs.
+
     """
-    below, first = f"{SUBFOLDER}/{arena}", runs[0]
-    configs = [{"settings": asdict(run.config), "spans": list(run.task.longer)} for run in runs]
-    rates, seeds = ({getattr(run.config, name) for run in runs} for name in ("learning_rate", "seed"))
-    what = f"seed{'s' if len(seeds) > 1 else ''} {_listed(seeds)}"
-    what = f"rates {_listed(rates)}, {what}" if len(rates) > 1 else what
+    below, first = f"{SUBFOLDER}/{arena}", cell.tuning[0]
+    found = {run.hash: run for run in finished if (run.network, run.task) == (first.network, first.task.name)}
+    tuned = [found[run.config.hash] for run in cell.tuning if run.config.hash in found]
+    missing = [run for run in cell.tuning if run.config.hash not in found]
+    rates = [*cell.tables]
+    if not missing:
+        rate = chosen_rate(tuned, cell.target)
+        rates = [] if rate is None else [rate]
+    tables = {rate: [run for run in cell.tables[rate] if run.config.hash not in found] for rate in rates}
+    if not missing and not any(tables.values()):
+        return None
     return Job(
-        f"{first.network} on {first.task.name}, {what}",
-        "mnemoscope.arena.measurement:run_entries",
-        {"runs": configs, "below": below},
+        f"{first.network} on {first.task.name}",
+        "mnemoscope.arena.measurement:run_cell",
+        {
+            "tuning": list(map(_as_entry, missing)),
+            "tuned": list(map(_as_ended, tuned)),
+            "tables": [{"rate": rate, "runs": list(map(_as_entry, runs))} for rate, runs in tables.items()],
+            "target": cell.target,
+            "below": below,
+        },
         str(root),
         f"{below}/{first.config.name}",
         min(START_SECONDS, first.task.seconds),
     )
 
 
-def run_entries(runs: Sequence[Mapping[str, Any]], below: str, root: str) -> None:
-    """Train runs in their folders in `<root>/<below>`, one after another. Engines call this function."""
-    for run in runs:
-        run_entry(run["settings"], run["spans"], Path(root, below))
-    (Path(root, below, runs[0]["settings"]["name"]) / FAILED).unlink(missing_ok=True)  # log of an earlier attempt
+def _as_entry(run: PlannedRun) -> dict[str, Any]:
+    names = {"network": run.network, "task": run.task.name}
+    return {**names, "settings": asdict(run.config), "spans": list(run.task.longer)}
+
+
+def _as_ended(run: TrainedRun) -> dict[str, Any]:
+    """Return what the choice of a learning rate needs, as JSON values."""
+    return {name: value for name, value in asdict(run).items() if not isinstance(value, tuple)}
+
+
+def run_cell(
+    tuning: Sequence[Mapping[str, Any]],
+    tuned: Sequence[Mapping[str, Any]],
+    tables: Sequence[Mapping[str, Any]],
+    target: float | None,
+    below: str,
+    root: str,
+) -> None:
+    """Train the runs of a cell in their folders in `<root>/<below>`, one after another. Engines call this function.
+
+    Args:
+        tuning: runs of the tuning to train.
+        tuned: those that have finished before: the fields of `TrainedRun`, without its curves.
+        tables: a learning rate that may be chosen, with its runs of the table to train.
+        target: accuracy at which a training stops.
+        below: folder of the arena's runs, in `root`.
+        root: folder of all runs.
+
+    """
+    home, ended = Path(root, below), [TrainedRun(**run) for run in tuned]
+    for run in tuning:
+        run_entry(run["settings"], run["spans"], home)
+        entry = read_entry(run["network"], run["task"], RunConfig(**run["settings"]), home)
+        assert entry is not None
+        ended.append(entry[0])
+    rate = chosen_rate(ended, target)
+    chosen = [run for table in tables if table["rate"] == rate for run in table["runs"]]
+    for run in chosen:
+        run_entry(run["settings"], run["spans"], home)
+    for run in (*tuning, *chosen):
+        (home / run["settings"]["name"] / FAILED).unlink(missing_ok=True)  # log of an earlier attempt
 
 
 def run_entry(settings: dict[str, Any], spans: Sequence[int], home: Path) -> None:
@@ -76,18 +132,20 @@ def run_entry(settings: dict[str, Any], spans: Sequence[int], home: Path) -> Non
 
 
 def read_entry(
-    planned: PlannedRun, arena: str, root: str | Path, with_curve: bool = True
+    network: str, task: str, config: RunConfig, home: str | Path, with_curve: bool = True
 ) -> tuple[TrainedRun, Mapping[str, Any]] | None:
-    """Return the finished run of a plan, and the environment in which it was trained; None if it has not finished."""
-    config = planned.config
-    folder = config.folder(Path(root, SUBFOLDER, arena))
+    """Return the finished run of a configuration, and the environment in which it was trained; None without one.
+
+    `home` is the folder of the arena's runs.
+    """
+    folder = config.folder(home)
     if not (folder / TRIAL).exists():
         return None
     result = read_json(folder / TRIAL, ArenaTrialFile)["result"]
     sizes = config.learning_rate, config.hidden_size, result["parameters"], result["state"], folder.name
     run = TrainedRun(
-        planned.network,
-        planned.task.name,
+        network,
+        task,
         config.seed,
         *sizes,
         environment=0,
@@ -111,10 +169,6 @@ def _accuracies(run: RunFolder, spans: Sequence[int], config: RunConfig) -> list
         model.to(config.device), tasks, sequences=config.batch_size, batches=batches, seed=config.seed
     )
     return [scores[span]["accuracy"] for span in spans]
-
-
-def _listed(values: Collection[float]) -> str:
-    return ", ".join(f"{value:g}" for value in sorted(values))
 
 
 def _rounded(value: float | None) -> float | None:

@@ -26,6 +26,17 @@ class PlannedRun:
     config: RunConfig
 
 
+@dataclass(frozen=True)
+class PlannedCell:
+    """The runs of one network on one task."""
+
+    tuning: tuple[PlannedRun, ...]
+    tables: Mapping[float, tuple[PlannedRun, ...]]
+    """Runs with the seeds of the table, for each learning rate that the tuning may choose."""
+    target: float | None
+    """Accuracy at which a training stops."""
+
+
 def matched_sizes(arena: Arena) -> dict[tuple[str, str], int]:
     """Return the hidden size at which each network has the size of the arena, for each task that it runs.
 
@@ -41,6 +52,17 @@ def matched_sizes(arena: Arena) -> dict[tuple[str, str], int]:
     return sizes
 
 
+def planned_cells(arena: Arena, sizes: Sizes) -> Iterator[PlannedCell]:
+    """Yield the cells of the table that are run, network by network."""
+    for (network_name, task_name), size in sizes.items():
+        network, task, rates = arena.network(network_name), arena.task(task_name), arena.tuning.learning_rates
+        yield PlannedCell(
+            tuple(_planned(arena, network, task, size, rate, arena.tuning.seed) for rate in rates),
+            {rate: tuple(_planned(arena, network, task, size, rate, seed) for seed in arena.seeds) for rate in rates},
+            run_settings(arena, task).get("target_score"),
+        )
+
+
 def planned_runs(
     arena: Arena, sizes: Sizes, finished: Iterable[TrainedRun]
 ) -> Iterator[tuple[PlannedRun, TrainedRun | None]]:
@@ -54,18 +76,13 @@ def planned_runs(
     def with_result(planned: PlannedRun) -> tuple[PlannedRun, TrainedRun | None]:
         return planned, found.get((planned.network, planned.task.name, planned.config.hash))
 
-    for (network_name, task_name), size in sizes.items():
-        network, task = arena.network(network_name), arena.task(task_name)
-        tuning = [
-            with_result(_planned(arena, network, task, size, rate, arena.tuning.seed))
-            for rate in arena.tuning.learning_rates
-        ]
+    for cell in planned_cells(arena, sizes):
+        tuning = list(map(with_result, cell.tuning))
         yield from tuning
         ended = [run for _, run in tuning if run is not None]
-        target = run_settings(arena, task).get("target_score")
-        rate = chosen_rate(ended, target) if len(ended) == len(tuning) else None
+        rate = chosen_rate(ended, cell.target) if len(ended) == len(tuning) else None
         if rate is not None:
-            yield from (with_result(_planned(arena, network, task, size, rate, seed)) for seed in arena.seeds)
+            yield from map(with_result, cell.tables[rate])
 
 
 def chosen_rate(runs: Iterable[TrainedRun], target: float | None = None) -> float | None:

@@ -13,7 +13,7 @@ import torch
 
 from mnemoscope.arena.definition import Arena
 from mnemoscope.arena.measurement import SUBFOLDER, arena_job, read_entry
-from mnemoscope.arena.plan import PlannedRun, Sizes, matched_sizes, planned_runs
+from mnemoscope.arena.plan import Sizes, matched_sizes, planned_cells, planned_runs
 from mnemoscope.arena.result import ArenaTable
 from mnemoscope.base.files import lock_folder
 from mnemoscope.engines import Engine, Event, InProcess, Job, Local
@@ -31,7 +31,7 @@ class ArenaProgress:
     finished: int
     """Number of runs that this call has finished."""
     states: Counter[str]
-    """Number of jobs of this call in each of `engines.job_states.STATES`. A job tunes one network on one task, or
+    """Number of jobs of this call in each of `engines.job_states.STATES`. A job tunes one network on one task, and
     trains it with the seeds of the table."""
     failed: list[str]
     """Messages about the jobs that failed, with their log files."""
@@ -49,8 +49,8 @@ def run_arena(
 ) -> ArenaProgress:
     """Train every network on every task: first with each learning rate of the tuning, then with the seeds of the table.
 
-    A run that has finished, in `root` or in the `known` table, is not repeated. Cells whose tuning is complete come
-    first, so that a call that ends early leaves whole cells.
+    A run that has finished, in `root` or in the `known` table, is not repeated. The runs of a cell follow one another,
+    so that a call that ends early leaves whole cells.
 
     Args:
         arena: what to run.
@@ -66,21 +66,17 @@ def run_arena(
     engine = engine or InProcess(progress)
     _check(arena, engine, minutes)
     end = None if minutes is None else time.monotonic() + 60 * minutes
-    sizes, states, failed, before = matched_sizes(arena), dict[str, str](), [], -1
+    sizes, states, failed = matched_sizes(arena), Counter[str](), list[str]()
     with lock_folder(Path(root, SUBFOLDER, arena.name), "running an arena"):
-        while True:
-            table = collect_runs(arena, root, known, sizes)
-            before = len(table.runs) if before < 0 else before
-            jobs = [job for job in _missing_jobs(table, sizes, root) if job.name not in states]
-            if not jobs or (end is not None and time.monotonic() >= end):
-                break
+        before = collect_runs(arena, root, known, sizes)
+        jobs = _missing_jobs(before, sizes, root)
+        if jobs:
             display = JobDisplay(arena.name, len(jobs), progress)
             ended = follow_jobs(jobs, _events(engine, jobs, end), display, report)
-            states |= {job.name: ended.states[job.folder] for job in jobs}
-            failed += ended.failed
-    counts = Counter(states.values())
-    counted = Counter({state: counts[state] for state in STATES})
-    return ArenaProgress(table, len(table.runs) - before, counted, failed)
+            states, failed = Counter(ended.states.values()), ended.failed
+        table = collect_runs(arena, root, known, sizes)
+    counted = Counter({state: states[state] for state in STATES})
+    return ArenaProgress(table, len(table.runs) - len(before.runs), counted, failed)
 
 
 def collect_runs(
@@ -96,7 +92,10 @@ def collect_runs(
     for _ in range(2):  # the runs of the table can be planned once those of the tuning are known
         for planned, run in list(planned_runs(arena, sizes, found.values())):
             in_table = planned.config.seed in arena.seeds  # curves of the tuning would double the size of the file
-            entry = None if run is not None or root is None else read_entry(planned, arena.name, root, in_table)
+            entry = None
+            if run is None and root is not None:
+                home = Path(root, SUBFOLDER, arena.name)
+                entry = read_entry(planned.network, planned.task.name, planned.config, home, in_table)
             if entry is not None:
                 if entry[1] not in environments:
                     environments.append(entry[1])
@@ -107,14 +106,9 @@ def collect_runs(
 
 
 def _missing_jobs(table: ArenaTable, sizes: Sizes, root: str | Path) -> list[Job]:
-    """Return the jobs of the missing runs, one for each network and task, those of the table first."""
-    groups: dict[tuple[bool, str, str], list[PlannedRun]] = {}
-    for planned, run in planned_runs(table.arena, sizes, table.runs):
-        if run is None:
-            tuning = planned.config.seed == table.arena.tuning.seed
-            groups.setdefault((tuning, planned.network, planned.task.name), []).append(planned)
-    in_order = sorted(groups, key=lambda group: group[0])
-    return [arena_job(table.arena.name, groups[group], root) for group in in_order]
+    """Return the jobs of the missing runs, one for each cell, those whose tuning is complete first."""
+    jobs = [arena_job(table.arena.name, cell, table.runs, root) for cell in planned_cells(table.arena, sizes)]
+    return sorted((job for job in jobs if job is not None), key=lambda job: bool(job.arguments["tuning"]))
 
 
 def _events(engine: Engine, jobs: Sequence[Job], end: float | None) -> Iterator[Event]:

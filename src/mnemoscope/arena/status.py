@@ -1,4 +1,4 @@
-"""How much of an arena is done, and the device time of what is left."""
+"""How much of an arena is done, and the time of what is left."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from mnemoscope.arena.result import ArenaTable
 
 
 def status_rows(table: ArenaTable, sizes: Sizes) -> list[dict[str, Any]]:
-    """Return a row for each task and one for all: runs that are done and left, and their device time in seconds.
+    """Return a row for each task and one for all: runs that are done and left, and their time.
 
     What is left is estimated by the mean of the finished runs of the task; without any, by the arena's file. Runs of
-    the table whose tuning is not complete are counted too.
+    the table whose tuning is not complete are counted too. The hours are those of single runs: with 24 processes that
+    share a GPU, as when the times were measured, it is busy for a 24th of them.
     """
     arena = table.arena
     each = len(arena.tuning.learning_rates) + len(arena.seeds)
@@ -38,12 +39,12 @@ def status_rows(table: ArenaTable, sizes: Sizes) -> list[dict[str, Any]]:
                 "left": left,
                 "seconds a run": round(mean, 1),
                 "measured": bool(measured),
-                "device hours left": round(left * mean / 3600, 2),
+                "hours of runs left": round(left * mean / 3600, 2),
             }
         )
     summed = {name: sum(row[name] for row in rows) for name in ("cells filled", "of", "runs done", "left")}
-    hours = round(sum(row["device hours left"] for row in rows), 2)
-    return [*rows, {"task": "all", **summed, "seconds a run": "", "measured": "", "device hours left": hours}]
+    hours = round(sum(row["hours of runs left"] for row in rows), 2)
+    return [*rows, {"task": "all", **summed, "seconds a run": "", "measured": "", "hours of runs left": hours}]
 
 
 def _diverged(table: ArenaTable, network: str, task: str) -> bool:

@@ -51,6 +51,16 @@ def write_output(path: str | Path, content: bytes) -> None:
         write_atomically(path, content)
 
 
+def write_between(path: str | Path, marks: tuple[str, str], text: str) -> None:
+    """Write a text between two marks of a file, in place of what is there; raise if the file has no such marks."""
+    path = Path(path)
+    before, begin, rest = path.read_text(encoding="utf-8").partition(marks[0])
+    _, end, after = rest.partition(marks[1])
+    if not begin or not end:
+        raise ValueError(f"{path} has no place for the text: it must have the marks {marks[0]} and {marks[1]}.")
+    write_output(path, f"{before}{begin}{text}{end}{after}".encode())
+
+
 def open_unlinked(path: Path, flags: int) -> BinaryIO:
     """Open a file for writing, with the flags of `os.open`; refuse a link, a pipe or a device.
 

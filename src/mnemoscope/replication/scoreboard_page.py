@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mnemoscope import registry
-from mnemoscope.base.files import write_output
+from mnemoscope.base.files import write_between, write_output
 from mnemoscope.registry.citations import short_name
 from mnemoscope.replication.results import PresetResults
 from mnemoscope.replication.scoreboard import THIS_PROJECT, Line, Scoreboard, counts
@@ -105,13 +105,8 @@ def write_markdown(path: str | Path, board: Scoreboard) -> Path:
 
 def write_summary(path: str | Path, board: Scoreboard) -> Path:
     """Write the counts between the marks `<!-- scoreboard -->` and `<!-- end of scoreboard -->` of a Markdown file."""
-    path = Path(path)
-    text = path.read_text(encoding="utf-8")
-    before, begin, rest = text.partition(MARKS[0])
-    _, end, after = rest.partition(MARKS[1])
-    if not begin or not end:
-        raise ValueError(f"{path} has no place for the summary: it must have the marks {MARKS[0]} and {MARKS[1]}.")
-    return _write(path, f"{before}{begin}{board.headline()}{end}{after}")
+    write_between(path, MARKS, board.headline())
+    return Path(path)
 
 
 def _by_work(board: Scoreboard) -> list[list[str]]:
