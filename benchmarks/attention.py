@@ -17,7 +17,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import subprocess
 import sys
 import time
@@ -28,7 +27,7 @@ import torch
 from torch import Tensor, nn
 
 import mnemoscope as ms
-from common import command, folder, option_parser, synchronise, write_json
+from common import command, folder, option_parser, peak_memory, synchronise, write_json
 from mnemoscope.cells import Cell
 from mnemoscope.networks.attentive import memlstm, memrnn, rellstm, relrnn, sab
 
@@ -136,19 +135,11 @@ def _measure(name: str, length: int, device: str) -> Cost:
 
     work(WARM_UP_STEPS)
     synchronise(device)
-    before = _peak(device, reset=True)
+    before = peak_memory(device, reset=True)
     begin = time.perf_counter()
     work(length)
     synchronise(device)
-    return Cost(name, length, time.perf_counter() - begin, (_peak(device) - before) / 1e6)
-
-
-def _peak(device: str, reset: bool = False) -> float:
-    if device == "cuda":
-        if reset:
-            torch.cuda.reset_peak_memory_stats()
-        return torch.cuda.max_memory_allocated()
-    return 1024.0 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return Cost(name, length, time.perf_counter() - begin, (peak_memory(device) - before) / 1e6)
 
 
 def _table(rows: list[Cost], device: str) -> str:

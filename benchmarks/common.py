@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+import resource
 import shlex
 import statistics
 import subprocess
@@ -87,6 +88,18 @@ def synchronise(device: str) -> None:
     """Wait until a GPU has finished its work."""
     if device == "cuda":
         torch.cuda.synchronize()
+
+
+def peak_memory(device: str, reset: bool = False) -> float:
+    """Return the peak of the memory in bytes: of torch's allocations on a GPU, of the resident set on a CPU.
+
+    `reset` begins a new peak on a GPU; that of a process on a CPU only rises.
+    """
+    if device == "cuda":
+        if reset:
+            torch.cuda.reset_peak_memory_stats()
+        return torch.cuda.max_memory_allocated()
+    return 1024.0 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # kilobytes on Linux
 
 
 def option_parser(description: str | None) -> ArgumentParser:

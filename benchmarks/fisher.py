@@ -21,7 +21,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import subprocess
 import sys
 import time
@@ -39,7 +38,7 @@ import scipy.linalg
 import torch
 
 import mnemoscope as ms
-from common import command, folder, option_parser, take_turns, write_json
+from common import command, folder, option_parser, peak_memory, take_turns, write_json
 from mnemoscope.lenses.fisher.routes import Route
 
 THREADS = int(os.environ["OMP_NUM_THREADS"])
@@ -141,7 +140,7 @@ def measure_once(kind: str, size: int, method: str) -> dict[str, Any]:
     start, start_cpu = time.perf_counter(), time.process_time()
     total, route = work()
     wall, cpu = time.perf_counter() - start, time.process_time() - start_cpu
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # kilobytes on Linux
+    peak = peak_memory("cpu") / 2**30
     return {"wall_s": wall, "cpu_s": cpu, "peak_gb": peak, "total": total, "route": route}
 
 

@@ -21,13 +21,16 @@ from mnemoscope.lenses import (
     Status,
     Tolerances,
 )
+from mnemoscope.lenses.fixed_points import inverses
 from mnemoscope.lenses.fixed_points.catalogue import Catalogue
 from mnemoscope.lenses.fixed_points.descent import Descent
+from mnemoscope.lenses.fixed_points.inverses import Inverse, inverse_norm
 from mnemoscope.lenses.fixed_points.lens import default_solver
 from mnemoscope.lenses.fixed_points.mixed_precision import Factors, MixedLevenbergMarquardt
 from mnemoscope.lenses.fixed_points.newton import LevenbergMarquardt
 from mnemoscope.lenses.fixed_points.restarts import EXPENSIVE, Restarts
 from mnemoscope.lenses.fixed_points.stability import ARNOLDI, growth, unstable_directions
+from mnemoscope.lenses.fixed_points.starts import advance, settled
 from mnemoscope.tasks import FlipFlop
 from tests.slow import SLOW, representatives
 
@@ -69,11 +72,13 @@ def assert_same_set(found, expected, distance=1e-9):
     assert gaps.min(1).values.max() < distance
 
 
-@pytest.mark.parametrize("size", [10, 150, pytest.param(600, marks=SLOW)])
-def test_float32_factors_find_all_planted_points(size):
+@pytest.mark.parametrize(
+    ("size", "krylov"), [(10, False), (10, True), (150, False), (150, True), pytest.param(600, True, marks=SLOW)]
+)
+def test_float32_factors_find_all_planted_points(size, krylov):
     dynamics, roots = planted(size)
     noise = torch.randn(roots.shape, generator=torch.Generator().manual_seed(1), dtype=D)
-    fp = ms.find_fixed_points(dynamics, roots + 0.03 * noise, solver=ChordNewton())
+    fp = ms.find_fixed_points(dynamics, roots + 0.03 * noise, solver=ChordNewton(krylov=krylov))
     assert_same_set(fp.states, roots)
     assert fp.q.max() < 1e-25
     assert sorted(fp.unstable.tolist()) == [0] * 8 + [1] * 12 + [2] * 6 + [3]
@@ -85,7 +90,9 @@ def test_float32_factors_find_all_planted_points(size):
 def test_chord_newton_finds_the_same_points_as_newton():
     dynamics, roots = planted(140)
     noise = torch.randn(roots.shape, generator=torch.Generator().manual_seed(2), dtype=D)
-    results = [ms.find_fixed_points(dynamics, roots + 0.1 * noise, solver=s) for s in (Newton(), ChordNewton())]
+    results = [
+        ms.find_fixed_points(dynamics, roots + 0.1 * noise, solver=s) for s in (Newton(), ChordNewton(krylov=False))
+    ]
     order = [fp.states @ torch.arange(140, dtype=D) for fp in results]
     assert_same_set(results[0].states, results[1].states, 1e-11)
     assert results[0].index[order[0].argsort()].tolist() == results[1].index[order[1].argsort()].tolist()
@@ -98,7 +105,7 @@ def test_a_root_too_near_a_bifurcation_for_float32_is_exact():
     assert middle.abs().max() == 0
     points = torch.cat([roots[4:5], middle, roots[22:23]])  # one bit at -, 0, +
     assert torch.linalg.cond(dynamics.residual_jacobian(points)).min() > 1e7
-    fp = ms.find_fixed_points(dynamics, points * 1.05, solver=ChordNewton())
+    fp = ms.find_fixed_points(dynamics, points * 1.05, solver=ChordNewton(krylov=False))
     assert fp.q.max() < 1e-25
     reference = ms.find_fixed_points(dynamics, points * 1.05, solver=Newton())
     assert len(fp) == len(reference) == 3
@@ -152,7 +159,7 @@ def test_starts_that_converge_to_a_known_point_stop_early(monkeypatch):
     noise = torch.randn(60, 300, generator=torch.Generator().manual_seed(0), dtype=D)
     starts = roots[:1] + 0.05 * noise
     monkeypatch.setattr(ms.Dynamics, "residual_jacobian", count)
-    fp = ms.find_fixed_points(dynamics, starts, solver=ChordNewton())
+    fp = ms.find_fixed_points(dynamics, starts, solver=ChordNewton(krylov=False))
     assert len(fp) == 1
     assert fp.reached.tolist() == [60]
     first = ChordNewton().chunk(300, dynamics.device)
@@ -171,7 +178,7 @@ def test_one_factorisation_serves_several_steps(monkeypatch):
         factorised.clear()
         catalogue = Catalogue(dynamics)
         with torch.no_grad():
-            Descent(ChordNewton(reuse=reuse), catalogue, Tolerances()).run(starts)
+            Descent(ChordNewton(reuse=reuse, krylov=False), catalogue, Tolerances()).run(starts)
         assert len(catalogue) == 1
         counts.append(sum(factorised))
     assert counts[1] < counts[0]
@@ -223,6 +230,49 @@ def catalogue_and_restarts(dynamics, states):
         catalogue.offer(states, 1e-25)
     assert len(catalogue) == len(states)
     return catalogue, Restarts(Adaptive(), dynamics, torch.Generator().manual_seed(0))
+
+
+@torch.no_grad()
+def test_states_settle_where_many_steps_lead():
+    """Four states come to rest early, the fifth begins on a saddle, and that of another map grows for ever."""
+    dynamics, roots = planted(40)
+    near = roots[[0, 2, 6, 8]] + 0.05 * torch.randn(4, 40, generator=torch.Generator().manual_seed(0), dtype=D)
+    states = torch.cat([near, roots[13:14]])
+    given = states.clone()
+    end = settled(dynamics, states, 90)
+    torch.testing.assert_close(end, advance(dynamics, states, 90), rtol=0, atol=1e-5)
+    assert torch.equal(states, given)
+    growing = ms.Dynamics(ms.adapt(lambda x, h: 2 * h, state_size=1))
+    assert settled(growing, torch.ones(1, 1, dtype=D), 13).item() == 2.0**13
+
+
+@pytest.mark.parametrize("size", [6, 40])
+def test_the_estimate_of_an_inverse_norm_is_a_sharp_lower_bound(size):
+    for seed in range(20):
+        A = torch.randn(size, size, generator=torch.Generator().manual_seed(seed))
+        exact = torch.linalg.inv(A.double()).abs().sum(0).max()
+        estimate = inverse_norm(Inverse(*torch.linalg.lu_factor(A)))
+        assert exact / 3 < estimate < exact * 1.01
+
+
+def test_factors_and_inverses_give_the_same_catalogue(monkeypatch):
+    """Also near a bifurcation, where float32 factors do not determine the sign of the determinant."""
+    for gain, size in ((2.0, 150), (1 + 1e-8, 150)):
+        dynamics, roots = planted(size, gain=gain)
+        found = []
+        for smallest in (size + 1, size):
+            monkeypatch.setattr(inverses, "FACTORISED", smallest)
+            catalogue = Catalogue(dynamics)
+            with torch.no_grad():
+                catalogue.offer(roots, 1e-25)
+                lost = roots + 1e-3 * (roots.abs().amax() * torch.ones_like(roots))
+                found.append((catalogue, catalogue.confirmed(lost, catalogue.recognise(lost, dynamics.residual(lost)))))
+        (explicit, known), (factorised, recognised) = found
+        assert len(explicit) == len(roots)
+        assert isinstance(factorised._inverses, inverses.LargeInverses)
+        assert_same_set(explicit.states, factorised.states, 1e-7 if gain < 2 else 1e-11)
+        assert explicit.index.tolist() == factorised.index.tolist()
+        assert known.tolist() == recognised.tolist()
 
 
 @torch.no_grad()

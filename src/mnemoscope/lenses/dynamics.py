@@ -19,7 +19,7 @@ Product = Callable[[Tensor], Tensor]
 """Product with a matrix that is not formed."""
 Vector = Float[Tensor, " features"] | np.ndarray | Sequence[float]
 """One number per input feature."""
-LARGEST_CLOSED = 512
+LARGEST_CLOSED = 2048
 """Largest state whose Jacobian in closed form is compared with finite differences; a larger one takes much memory."""
 
 REMEDIES = {
@@ -142,14 +142,22 @@ class Dynamics:
 
     def residual_products(self, states: Float[Tensor, "batch size"]) -> tuple[Product, Product]:
         """Return the products `v -> J v` and `w -> J^T w` with the Jacobian of `residual`, without forming it."""
-        pull_back = torch.func.vjp(self.residual, states)[1]
+        with torch.enable_grad():
+            x = states.detach().requires_grad_()
+            f = self.residual(x)
+            w = torch.zeros_like(f, requires_grad=True)
+            if not f.requires_grad:  # the velocity of a flow that ignores its state
+                return torch.zeros_like, torch.zeros_like
+            pulled = torch.autograd.grad(f, x, w, create_graph=True)[0]
+
+        # the pull-back is linear in w, so its transpose is the forward product, at no further pass through the cell
+        def push(v: Tensor) -> Tensor:
+            return torch.autograd.grad(pulled, w, v, retain_graph=True, materialize_grads=True)[0]
 
         def pull(w: Tensor) -> Tensor:
-            return pull_back(w)[0]
+            return torch.autograd.grad(f, x, w, retain_graph=True)[0]
 
-        # pull is linear in w, so its transpose is the forward product, at no further pass through the cell
-        transpose = torch.func.vjp(pull, torch.zeros_like(states))[1]
-        return lambda v: transpose(v)[0], pull
+        return push, pull
 
     def flatten(self, state: State) -> Float[Tensor, "batch size"]:
         """Return states of the cell as flat vectors in the dtype of this system."""

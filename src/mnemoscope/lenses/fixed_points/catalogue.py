@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-
 import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Bool, Float, Int
 from mnemoscope.lenses.dynamics import Dynamics
-from mnemoscope.lenses.fixed_points.linear_algebra import inverse_and_index, magnitude, multiply, vector_norm
+from mnemoscope.lenses.fixed_points.inverses import Inverses, Linearised, linearise, linearised_at_once, no_inverses
+from mnemoscope.lenses.fixed_points.linear_algebra import magnitude, multiply, vector_norm
 
 RECOGNISED = 0.25
 """A state is assigned to a known root r, until confirmed, if one simplified Newton step with the Jacobian at r lands
@@ -21,8 +19,6 @@ SKETCH = 16
 """Number of random combinations of coordinates from which a landing point is estimated."""
 CLUSTER = 1e-3
 """Nearly converged states closer than this (rms) are refined together, by one of them."""
-LARGE = 128
-"""From this size on, inverses are applied in a loop: to gather them would cost more than to use them."""
 REFINEMENTS = 20
 """Upper limit of simplified Newton steps on a nearly converged state."""
 
@@ -46,8 +42,7 @@ class Catalogue:
         """Within this distance of a root, a state counts as the same."""
         self.index: Int[Tensor, " roots"] = none.long()
         """Sign det(-J), with J the Jacobian of the residual, of roots that are certainly isolated; 0 for others."""
-        self._buffer = none.reshape(0, dynamics.size, dynamics.size)
-        self._inverses = self._buffer  # the used part: a copy of all inverses for each new one would take longer
+        self._inverses: Inverses = no_inverses(dynamics)
         generator = torch.Generator().manual_seed(0)
         combinations = torch.randn(SKETCH, dynamics.size, generator=generator, dtype=dynamics.dtype) / SKETCH**0.5
         self._combinations = combinations.to(dynamics.device)
@@ -80,8 +75,7 @@ class Catalogue:
         while rest.numel():
             first = apart[rest][:, rest].logical_not().to(torch.int8).argmax(1)  # the earliest in the cluster of each
             leads = first == torch.arange(len(first), device=first.device)
-            # about 8 MB of Jacobians at a time
-            parts = states[rest[leads]].split(max(1, 2**20 // self.dynamics.size**2))
+            parts = states[rest[leads]].split(linearised_at_once(self.dynamics))
             root[rest[leads]] = torch.cat([self.add(part, fixed) for part in parts])
             followers, leaders = rest[~leads], rest[first[~leads]]
             nearby = states[followers]
@@ -129,7 +123,7 @@ class Catalogue:
 
     def _converges(self, offset: Tensor, root: Tensor) -> Bool[Tensor, " batch"]:
         target, radius, length = self.states[root], self.radius[root], vector_norm(offset)
-        apply_inverses = self._inverse_products(self._inverse_of[root])
+        apply_inverses = self._inverses.products(self._inverse_of[root])
         shrinking = torch.ones_like(length, dtype=torch.bool)
         for _ in range(CONFIRMING_STEPS):
             # Where the residual is linear around the root, inverse @ residual is the offset from it.
@@ -142,54 +136,20 @@ class Catalogue:
                 break
         return shrinking & (length <= radius)
 
-    def _inverse_products(self, positions: Int[Tensor, " batch"]) -> Callable[[Tensor, Tensor], Tensor]:
-        """Return a function that multiplies vectors (batch, size) by the inverses at these positions.
-
-        Vectors with the same inverse share one product. The second argument of the function is a mask of the vectors
-        whose product is needed.
-        """
-        used, group, counts = torch.unique(positions, return_inverse=True, return_counts=True)
-        if self.dynamics.size >= LARGE:
-            groups = [(self._inverses[slot].mT, group == number) for number, slot in enumerate(used.tolist())]
-            return partial(_grouped_products, groups)
-        order = group.argsort(stable=True)
-        rank = torch.empty_like(order)
-        rank[order] = torch.arange(len(order), device=order.device) - (counts.cumsum(0) - counts)[group[order]]
-        inverses = self._inverses if len(used) == len(self._inverses) else self._inverses[used]
-        inverses, width = inverses.mT, int(counts.max())
-
-        def apply_inverses(vectors: Tensor, needed: Tensor) -> Tensor:
-            grouped = vectors.new_zeros(len(used), width, vectors.shape[1])
-            grouped[group, rank] = vectors
-            return torch.bmm(grouped, inverses)[group, rank]
-
-        return apply_inverses
-
-    def _store(self, inverses: Float[Tensor, "new size size"]) -> None:
-        used = len(self._inverses)
-        if used + len(inverses) > len(self._buffer):
-            buffer = inverses.new_empty(max(used + len(inverses), 2 * used), *inverses.shape[1:])
-            buffer[:used] = self._inverses
-            self._buffer = buffer
-        self._inverses = self._buffer[: used + len(inverses)]
-        self._inverses[used:] = inverses
-        self._sketches = torch.cat([self._sketches, self._combinations @ inverses])
-
     def add(self, states: Float[Tensor, "batch size"], fixed: float) -> Int[Tensor, " batch"]:
         """Refine nearly converged states, and keep those that are new roots with q <= `fixed`.
 
         Return the root that each state was refined to, or -1 if it is none.
         """
         f = self.dynamics.residual(states)
-        G = self.dynamics.residual_jacobian(states)
-        inverse, index = inverse_and_index(G)
+        linear = linearise(self.dynamics, states)
+        inverse, terms = linear.inverse, linear.terms
         size = magnitude(states)
         length, smallest = vector_norm(f), torch.finfo(f.dtype).eps * size
         # The rounding of each number of the residual grows with the terms that are summed there.
-        terms = torch.maximum(states.abs(), multiply(G.abs(), states.abs())).clamp_min(1)
         rounding = 10 * torch.finfo(f.dtype).eps * terms
         for _ in range(REFINEMENTS):
-            better = self.dynamics.clamp(states - multiply(inverse, f))
+            better = self.dynamics.clamp(states - inverse.multiply(f))
             f_better = self.dynamics.residual(better)
             length_better = vector_norm(f_better)
             # A long step, or one that rounding determines, would only lead along a line of roots to another one.
@@ -201,17 +161,20 @@ class Catalogue:
                 break
         # A residual of pure rounding does not bound the distance to the root where G is singular (a line of roots). A
         # larger one does; if the root is far away, there is none here (a state that creeps to infinity).
-        uncertainty = multiply(inverse, f).norm(dim=1).masked_fill((f.abs() <= rounding).all(1), 0)
+        uncertainty = inverse.multiply(f).norm(dim=1).masked_fill((f.abs() <= rounding).all(1), 0)
         size = magnitude(states)
         good = (0.5 * (f / terms).square().sum(1) <= fixed) & (uncertainty <= CLUSTER * size)
         new, root = self._distinct(states, uncertainty, good.nonzero()[:, 0].tolist())
         if not new:
             return root
-        isolated = self._isolated(states[new], G[new], inverse[new], f[new].abs() + rounding[new])
-        index = index[new] * isolated
-        positions = self._inverses.shape[0] + index.abs().cumsum(0) - 1
+        isolated = self._isolated(states[new], linear.select(new), f[new].abs() + rounding[new])
+        index = linear.index[new] * isolated
+        positions = len(self._inverses) + index.abs().cumsum(0) - 1
         self._inverse_of = torch.cat([self._inverse_of, torch.where(index != 0, positions, -1)])
-        self._store(inverse[new][index != 0])
+        useful = inverse.select([row for row, sign in zip(new, index.tolist(), strict=True) if sign])
+        if len(useful):
+            self._inverses.append(useful)
+            self._sketches = torch.cat([self._sketches, useful.combine_rows(self._combinations)])
         self.states = torch.cat([self.states, states[new]])
         self.q = torch.cat([self.q, 0.5 * f[new].square().sum(1)])
         self.uncertainty = torch.cat([self.uncertainty, uncertainty[new]])
@@ -242,36 +205,24 @@ class Catalogue:
                 new.append(position)
         return [rows[position] for position in new], root
 
-    def _isolated(self, states: Tensor, G: Tensor, inverse: Tensor, error: Tensor) -> Bool[Tensor, " batch"]:
+    def _isolated(self, states: Tensor, linear: Linearised, error: Tensor) -> Bool[Tensor, " batch"]:
         """Whether the Jacobian stays nearly the same wherever the exact root may lie.
 
         `error` (batch, size) bounds the residual, so the root may be off by inverse @ error, most along the weakest
         direction. A double root, a line of roots or a kink of the nonlinearity fails this test. A root with a small but
         certain eigenvalue passes it, although no bound on the eigenvalue would accept it.
         """
-        weakest = multiply(inverse, torch.ones_like(states))
+        inverse = linear.inverse
+        weakest = inverse.multiply(torch.ones_like(states))
         for _ in range(3):  # power iteration for the largest singular vector of the inverse
-            weakest = multiply(inverse, multiply(inverse.mT, weakest))
+            weakest = inverse.multiply(inverse.multiply(weakest, transposed=True))
             weakest = weakest / vector_norm(weakest)[:, None].clamp_min(1e-300)
-        slack = (vector_norm(multiply(inverse.mT, weakest)) * vector_norm(error))[:, None]
+        slack = (vector_norm(inverse.multiply(weakest, transposed=True)) * vector_norm(error))[:, None]
         shift = slack * weakest + error * torch.sign(weakest + 1e-300)
-        moved = self.dynamics.residual_jacobian(torch.cat([states + shift, states - shift]))
         # Compare along the weakest direction, where a change matters most, and along one that contains every unit, for
         # kinks; relative to each coordinate, so that the large memory of an LSTM does not mask its outputs.
-        scale = states.abs().clamp_min(1).unsqueeze(2)
-        directions = torch.stack([weakest, torch.full_like(weakest, self.dynamics.size**-0.5)], 2)
-        changes = [
-            (torch.bmm(inverse, torch.bmm(side - G, directions * scale)) / scale).norm(dim=1).amax(1)
-            for side in moved.chunk(2)
-        ]
-        return (torch.maximum(*changes) < 0.5) & (slack[:, 0] <= CLUSTER * magnitude(states))
-
-
-def _grouped_products(groups: list[tuple[Tensor, Tensor]], vectors: Tensor, needed: Tensor) -> Tensor:
-    """Multiply the needed vectors of each group (matrix, mask) by its matrix from the right."""
-    product = torch.zeros_like(vectors)
-    for matrix, mask in groups:
-        rows = (mask & needed).nonzero()[:, 0]
-        if rows.numel():
-            product[rows] = vectors[rows] @ matrix
-    return product
+        scale = states.abs().clamp_min(1)
+        directions = [weakest * scale, torch.full_like(weakest, self.dynamics.size**-0.5) * scale]
+        changes = linear.changes(self.dynamics, states, shift, directions)
+        largest = torch.stack([vector_norm(inverse.multiply(change) / scale) for change in changes]).amax(0)
+        return (largest < 0.5) & (slack[:, 0] <= CLUSTER * magnitude(states))

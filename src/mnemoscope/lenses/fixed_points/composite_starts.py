@@ -12,7 +12,7 @@ from mnemoscope.base.array_types import Float
 from mnemoscope.base.validation import check_whole
 from mnemoscope.cells import State
 from mnemoscope.lenses.dynamics import Dynamics
-from mnemoscope.lenses.fixed_points.starts import Box, StartStrategy, as_starts
+from mnemoscope.lenses.fixed_points.starts import Box, StartStrategy, as_starts, settled
 from mnemoscope.lenses.fixed_points.subdivision import LARGEST, residual_enclosure, sampled_enclosure, subdivide
 
 MOST_PAIRED = 200
@@ -65,9 +65,9 @@ class Adaptive:
 
     Saddles lie between attractors, and saddles of higher index between saddles. Each wave therefore starts from
     mid-points of pairs of found points (pairs of equal index first), and from random mixtures of several points when
-    the pairs are used up. For an odd map, the mirror images of the found points are fixed points too. While the index
-    sum shows that points are missing, waves also depart from every saddle of index -1, start between attractors and
-    saddles, and start from random states (see `restarts.Restarts`).
+    the pairs are used up. For an odd map, the mirror images of the found points are fixed points too. If a
+    wave finds nothing new while the index sum shows that points are missing, the next also departs from every saddle of
+    index -1, starts between attractors and saddles, and starts from random states (see `restarts.Restarts`).
 
     Args:
         initial: states of the first wave, (starts, size), or a strategy that draws them. States that the network visits
@@ -179,12 +179,13 @@ def _relaxed_states(dynamics: Dynamics, number: int, generator: Generator) -> Te
         states = torch.randn(total, dynamics.size, generator=generator, dtype=dynamics.dtype).to(dynamics.device)
     if dynamics.continuous:
         return states[:number]
-    duration = torch.full((total, 1), RELAXATION_STEPS)
-    duration[:number] = torch.randint(0, RELAXATION_STEPS // 5, (number, 1), generator=generator)
-    duration, initial = duration.to(dynamics.device), states
+    duration = torch.randint(0, RELAXATION_STEPS // 5, (number, 1), generator=generator)[:, 0].to(dynamics.device)
+    initial, way = states, states[:number].clone()
     with torch.no_grad():
-        for step in range(RELAXATION_STEPS):
-            states = torch.where(duration > step, dynamics(states), states)
+        for step in range(int(duration.max())):
+            moving = duration > step
+            way[moving] = dynamics(way[moving])
+        states = torch.cat([way, settled(dynamics, states[number:], RELAXATION_STEPS)])
         # Without a box, some states may run far away: use their initial states instead, unless they came to rest there.
         resting = dynamics.residual(states).norm(dim=1) <= 1e-6 * states.norm(dim=1)
     far = states.norm(dim=1) > 1e3 * (1 + initial.norm(dim=1))

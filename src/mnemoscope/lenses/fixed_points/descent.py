@@ -10,7 +10,7 @@ from torch import Tensor
 
 from mnemoscope.base.array_types import Bool, Float, Int
 from mnemoscope.lenses.fixed_points.catalogue import Catalogue
-from mnemoscope.lenses.fixed_points.linear_algebra import magnitude
+from mnemoscope.lenses.fixed_points.linear_algebra import magnitude, vector_norm
 from mnemoscope.lenses.fixed_points.outcomes import Status
 from mnemoscope.lenses.fixed_points.solvers import Linearisation, Solver
 
@@ -65,6 +65,10 @@ class Outcome:
         """Return several outcomes as one, in order."""
         return cls(*(torch.cat([getattr(outcome, field.name) for outcome in outcomes]) for field in fields(cls)))
 
+    def select(self, rows: Int[Tensor, " some"]) -> Outcome:
+        """Return the outcome of some starts, in the order of `rows`."""
+        return Outcome(*(getattr(self, field.name)[rows] for field in fields(self)))
+
     def update(self, rows: Int[Tensor, " some"], later: Outcome) -> None:
         """Replace the outcome of some starts by a later one; steps add up."""
         later.steps.add_(self.steps[rows])
@@ -86,7 +90,30 @@ class Descent:
     def run(
         self, starts: Float[Tensor, "starts size"], on_done: Callable[[int], object] = lambda number: None
     ) -> Outcome:
-        """Iterate from all starts in chunks, and call `on_done` with the size of each finished chunk."""
+        """Iterate from all starts in chunks, and call `on_done` with the number of starts that have finished."""
+        trial = self.solver.trial
+        if trial is None:
+            return self._run(starts, on_done)
+        outcome = replace(self, solver=trial)._try(starts)
+        fixed = outcome.status == Status.FIXED
+        on_done(int(fixed.sum()))
+        missed = (~fixed).nonzero()[:, 0]
+        if missed.numel():
+            outcome.update(missed, self._run(starts[missed], on_done))
+        return outcome
+
+    def _try(self, starts: Float[Tensor, "starts size"]) -> Outcome:
+        """Iterate from the slowest starts first: faster ones are recognised early at the roots that these reach."""
+        order = vector_norm(self.catalogue.dynamics.residual(starts)).argsort(stable=True)
+        outcomes = Outcome.concatenate([self._iterate(part) for part in self._chunks(starts[order])])
+        outcome = outcomes.select(order.argsort())
+        rows = (outcome.status == Status.FIXED).nonzero()[:, 0]
+        lost = rows[~self.catalogue.confirm(outcome.states[rows], outcome.root[rows])]
+        outcome.status[lost], outcome.root[lost] = int(Status.UNFINISHED), -1
+        return outcome
+
+    def _run(self, starts: Float[Tensor, "starts size"], on_done: Callable[[int], object]) -> Outcome:
+        """Iterate with the solver itself, and pass stuck starts to the one that settles them."""
         outcomes = []
         for part in self._chunks(starts):
             outcomes.append(self._iterate(part))

@@ -52,8 +52,9 @@ def find_fixed_points(
         starts: flat states (starts, size), states of the cell, a strategy (`FromTrajectories`, `Box`, `FromOutputs`,
             `Several`, `Adaptive`), or "adaptive". An adaptive search of a cell that is affine in its state is the
             solution of a linear equation, which also decides whether there are other fixed points.
-        solver: by default `Newton()` for states of up to 512 numbers; `ChordNewton()`, which factorises in float32 and
-            gives up stuck starts early, for up to 2048; `NewtonKrylov()`, which forms no matrix per start, above.
+        solver: by default `Newton()` for states of up to 512 numbers; `ChordNewton()`, which tries a few steps without
+            matrices, factorises in float32 and gives up stuck starts early, for up to 2048; `NewtonKrylov()`, which
+            forms no matrix per start, above.
             `LevenbergMarquardt()` and `GaussNewtonCG()` minimise q; the others switch to such a minimiser when stuck.
         tolerances: the limits of q for fixed and for slow points.
         merge_distance: root-mean-square distance below which two converged states are the same point.

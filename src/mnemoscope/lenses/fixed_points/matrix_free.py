@@ -10,7 +10,7 @@ from torch import Tensor
 
 from mnemoscope.base.array_types import Float
 from mnemoscope.lenses.dynamics import Dynamics, Product
-from mnemoscope.lenses.fixed_points.solvers import Linearisation, Solver, limit_step
+from mnemoscope.lenses.fixed_points.solvers import Linearisation, Patience, Solver, limit_step
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,22 @@ class NewtonKrylov(Solver):
 
     def step(self, dynamics: Dynamics, x: Tensor, f: Tensor, parts: Linearisation, damping: Tensor) -> Tensor:
         return limit_step(parts[0], self.reach, x, damping)
+
+
+@dataclass(frozen=True)
+class BriefNewtonKrylov(NewtonKrylov):
+    """`NewtonKrylov` that soon gives up: a trial before a solver that factorises matrices.
+
+    Where the state contracts along most directions, GMRES needs few products, which all starts share. Where it does
+    not, as in a chaotic reservoir, the trial costs less than one factorisation.
+    """
+
+    max_steps: int = 30
+    iterations: int = 30
+
+    @property
+    def patience(self) -> Patience:
+        return Patience(window=3, part=0.5)
 
 
 def conjugate_gradients(

@@ -11,7 +11,7 @@ from torch import Tensor
 from mnemoscope.base.array_types import Bool, Float, Int
 from mnemoscope.lenses.dynamics import Dynamics
 from mnemoscope.lenses.fixed_points.linear_algebra import multiply, no_batched_lu, solve
-from mnemoscope.lenses.fixed_points.matrix_free import conjugate_gradients
+from mnemoscope.lenses.fixed_points.matrix_free import BriefNewtonKrylov, conjugate_gradients
 from mnemoscope.lenses.fixed_points.solvers import Linearisation, Patience, Solver, limit_step
 
 LARGEST_RESIDUAL = 0.1
@@ -59,7 +59,7 @@ class ChordNewton(Solver):
     affect the speed (iterative refinement; Langou et al. 2006). Where the Jacobian is too close to singular for
     float32, the step is computed in float64. After a step that lowers |f| at least half as much as its linear model
     predicts, more steps follow with the same factors (Shamanskii 1967): each costs two products instead of a
-    factorisation.
+    factorisation. With `krylov`, only starts that a few steps of `NewtonKrylov` do not take to a root are factorised.
     """
 
     settle: ClassVar[Solver | None] = MixedLevenbergMarquardt()
@@ -70,6 +70,12 @@ class ChordNewton(Solver):
     """Upper limit of steps with one factorisation after its first."""
     thorough: bool = False
     """Whether to follow every stuck start to a minimum of q (see `Patience`)."""
+    krylov: bool = True
+    """Whether a few steps of `NewtonKrylov` are tried first."""
+
+    @property
+    def trial(self) -> Solver | None:
+        return BriefNewtonKrylov() if self.krylov else None
 
     @property
     def patience(self) -> Patience:

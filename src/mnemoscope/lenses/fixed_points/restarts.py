@@ -13,7 +13,7 @@ from mnemoscope.lenses.dynamics import Dynamics
 from mnemoscope.lenses.fixed_points.catalogue import Catalogue
 from mnemoscope.lenses.fixed_points.composite_starts import Adaptive
 from mnemoscope.lenses.fixed_points.linear_algebra import magnitude
-from mnemoscope.lenses.fixed_points.starts import Box, FromOutputs, advance
+from mnemoscope.lenses.fixed_points.starts import Box, FromOutputs, advance, settled
 
 EXPENSIVE = 256
 """From this size on, a start costs more than a hundred steps of the map, so starts relax before the solver begins."""
@@ -59,7 +59,7 @@ class Restarts:
         index = catalogue.index.tolist()
         between = self.strategy.combine(catalogue.states, index, self.tried, self.generator, nearest=self.expensive)
         parts = [self.mirror_images(catalogue), between]
-        if missing and self.expensive:
+        if missing and self.expensive and idle:  # mid-points cost much less, and often complete the set
             parts += [self.departures(catalogue), self.basin_boundaries(catalogue), self.connecting_lines(catalogue)]
         if missing and idle:
             parts.append(self.random_states())
@@ -103,7 +103,7 @@ class Restarts:
         inner, outer = torch.zeros_like(a[:, :1]), torch.ones_like(a[:, :1])  # fractions of the line from a to b
         for _ in range(BISECTIONS):
             middle = 0.5 * (inner + outer)
-            end = advance(self.dynamics, torch.lerp(a, b, middle), DEPARTURE_STEPS)
+            end = settled(self.dynamics, torch.lerp(a, b, middle), DEPARTURE_STEPS)
             returns = ((end - a).norm(dim=1) < near)[:, None]
             inner, outer = torch.where(returns, middle, inner), torch.where(returns, outer, middle)
         return _slowest(self.dynamics, torch.lerp(a, b, inner), torch.lerp(a, b, outer), near)
@@ -112,7 +112,7 @@ class Restarts:
         """Return the roots to which nearby states return, in the order of the catalogue."""
         new = catalogue.states[self.assessed :]
         offset = self._random_offset(new)
-        end = advance(self.dynamics, new + offset, DEPARTURE_STEPS)
+        end = settled(self.dynamics, new + offset, DEPARTURE_STEPS)
         returned = (end - new).norm(dim=1) < 0.5 * offset.norm(dim=1)
         self.attracting += (self.assessed + returned.nonzero()[:, 0]).tolist()
         self.assessed = len(catalogue)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from mnemoscope.base.array_types import Float
 from mnemoscope.lenses.dynamics import Dynamics
+from mnemoscope.lenses.fixed_points.linear_algebra import matrices_at_once
 
 Linearisation = tuple[Tensor, ...]
 """Tensors (batch, ...) from which a solver computes steps of any damping."""
@@ -39,6 +40,11 @@ class Solver:
     """Upper limit of iterations."""
 
     @property
+    def trial(self) -> Solver | None:
+        """A cheaper solver that is tried first; starts that it does not take to a root begin again with this one."""
+        return None
+
+    @property
     def patience(self) -> Patience:
         """When it gives up a start."""
         return Patience()
@@ -46,13 +52,9 @@ class Solver:
     def chunk(self, size: int, device: torch.device) -> int:
         """Return how many starts to iterate together for states of `size` numbers, with a dense Jacobian for each.
 
-        On a CPU, about 8 MB of Jacobians: more would not be faster, and later starts profit from the roots that earlier
-        ones found. On a GPU, as many as fit six times into its free memory.
+        Later starts profit from the roots that earlier ones found.
         """
-        if device.type == "cuda":
-            free, _ = torch.cuda.mem_get_info(device)
-            return max(4, min(1024, free // (6 * 8 * size**2)))
-        return max(4, min(256, 2**20 // size**2))
+        return max(4, matrices_at_once(size, device))
 
     def linearise(self, dynamics: Dynamics, x: Tensor, f: Tensor) -> Linearisation:
         """Return what steps of any damping from `x` (batch, size) with residual `f` need."""

@@ -16,6 +16,7 @@ from mnemoscope.cells import EchoState, Lengths, State, read_inputs, run_with_ca
 from mnemoscope.cells.reservoirs import Reservoirs
 from mnemoscope.cells.state import leaves
 from mnemoscope.lenses.dynamics import Dynamics
+from mnemoscope.lenses.fixed_points.linear_algebra import magnitude, vector_norm
 
 
 @runtime_checkable
@@ -27,6 +28,10 @@ class StartStrategy(Protocol):
         ...
 
 
+AT_REST = 1e-7
+"""A state that moves by less in a step, relative to its size, is at rest."""
+CHECK_EVERY = 5
+"""Steps of the map between two searches for states at rest."""
 WIDE = 2.0
 """If a coordinate has a wider box, half of its draws lie within this distance of 0."""
 
@@ -172,6 +177,23 @@ def advance(dynamics: Dynamics, states: Float[Tensor, "starts size"], steps: int
         for _ in range(steps):
             states = dynamics(states)
     return states
+
+
+def settled(dynamics: Dynamics, states: Float[Tensor, "starts size"], steps: int) -> Float[Tensor, "starts size"]:
+    """Return the states after this many steps of a map, or where they come to rest before."""
+    end, now = states.clone(), states
+    moving = torch.arange(len(states), device=states.device)  # the rows of `now`
+    with torch.no_grad():
+        for done in range(0, steps, CHECK_EVERY):
+            before = now
+            for _ in range(min(CHECK_EVERY, steps - done)):
+                before, now = now, dynamics(now)
+            end[moving] = now
+            at_rest = vector_norm(now - before) <= AT_REST * magnitude(now)  # False for NaN
+            moving, now = moving[~at_rest], now[~at_rest]
+            if not moving.numel():
+                break
+    return end
 
 
 def seeded_generator(seed: int) -> Generator:
