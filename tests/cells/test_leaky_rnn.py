@@ -31,6 +31,20 @@ def test_leaky_units_and_a_reservoir_of_the_same_weights_are_equal():
     torch.testing.assert_close(ms.scan(cell, xs)[0], ms.scan(reservoir, xs)[0])
 
 
+@pytest.mark.parametrize("leak", [0.1, 0.5])
+def test_noise_has_the_same_deviation_for_every_leak_and_acts_in_training_only(leak):
+    torch.manual_seed(0)
+    cell = LeakyRNN(1, 1000, leak=leak, noise=0.3).double()
+    with torch.no_grad():
+        cell.connectivity.matrix.zero_()
+    states = ms.scan(cell, torch.zeros(100, 4, 1, dtype=torch.float64))[1]  # 10 time constants or more
+    expected = 0.3 / (1 - leak / 2) ** 0.5  # of x' = (1 - leak) x + sqrt(2 leak) 0.3 xi
+    assert states.std().item() == pytest.approx(expected, rel=0.05)  # 4 standard errors of 4,000 numbers
+    assert bool((ms.scan(cell.eval(), torch.zeros(100, 4, 1, dtype=torch.float64))[1] == 0).all())
+    with pytest.raises(ValueError, match="standard deviation"):
+        LeakyRNN(1, 2, noise=-1.0)
+
+
 def test_loadings_survive_a_round_trip():
     model = ms.cells.Model(ms.networks.low_rank(2, 6, rank=2, bias=True), 3)
     loadings = model.cell.loadings(model.linear_readout)

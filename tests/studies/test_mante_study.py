@@ -6,6 +6,7 @@ import torch
 import mnemoscope as ms
 from mnemoscope.replication import Verdict
 from mnemoscope.replication.study import Finished, Trial
+from mnemoscope.studies.mante2013.linearisation import CROSSED, EVERY, dynamics_of, minimise_speed, record_grid
 from mnemoscope.studies.mante2013.selection import STUDY, _cosine, _mean, _measured, analyse
 from mnemoscope.tasks import ContextDecision
 from tests.slow import representatives
@@ -48,6 +49,23 @@ def test_verdicts_match_for_a_network_that_selects_and_fail_for_one_that_does_no
     assert found["relevant over irrelevant input, kept"] is expected
     assert found["irrelevant evidence left after the stimulus"] is expected
     assert STUDY.figure([Finished(Trial("x", {}, 0), result)]) is not None
+
+
+def test_the_descent_ends_at_slow_points_of_the_line_where_the_states_were():
+    model = network(selects=True)
+    recording = record_grid(model, TASK)
+    dynamics = dynamics_of(model, TASK, 0)
+    part = recording.part(recording.table["context"].values == 0)
+    steps = TASK.steps_of(TASK.stimulus)
+    shown = part.in_epoch("stimulus").activity
+    starts = shown[::EVERY].flatten(0, 1).double()
+    limit = CROSSED * torch.cdist(shown[-1].double(), shown[-1].double()).max() / steps
+    points = minimise_speed(dynamics, part, steps)
+    assert len(points) == len(starts)
+    assert bool(((dynamics(points) - points).norm(dim=1) <= limit).all())
+    assert bool(((dynamics(starts) - starts).norm(dim=1) > limit).any())  # some starts are not slow yet
+    # y carries evidence into x, so that states with y move until they have lost it: to x up to 0.4 |y| away
+    assert bool(((points - starts)[:, 0].abs() <= 0.4 * starts[:, 1].abs() + 1e-9).all())
 
 
 def test_a_network_without_a_line_fails():

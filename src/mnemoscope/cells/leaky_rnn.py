@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from mnemoscope.base.array_types import Float
 from mnemoscope.base.validation import check_whole
+from mnemoscope.cells.cell import Step
 from mnemoscope.cells.leaky_units import Form, LeakyUnits, check_leak
 from mnemoscope.cells.nonlinearities import Nonlinearity, make_nonlinearity
 from mnemoscope.connectivity import Connectivity, Dense, Loadings, LowRank
@@ -35,6 +36,9 @@ class LeakyRNN(LeakyUnits):
             inputs that are active together need less.
         gain: spectral radius with which the default W starts, about. Networks that start with small weights find
             solutions with few slow modes; a given connectivity has its own start.
+        noise: standard deviation of independent noise in each unit, 0 for none. Its current W r + B u + b gets noise of
+            deviation `noise sqrt(2 / leak)` in each step, so that a unit without recurrence has about the deviation
+            `noise` for every leak (Song et al. 2016). There is noise in training mode only.
 
     >>> cell = LeakyRNN(2, 100)
     >>> cell(torch.zeros(4, 2), cell.initial_state(4)).shape
@@ -53,6 +57,7 @@ class LeakyRNN(LeakyUnits):
         bias: bool = True,
         input_scale: float = 1.0,
         gain: float = 1.0,
+        noise: float = 0.0,
     ) -> None:
         super().__init__()
         if not 0 < input_scale < inf:
@@ -60,6 +65,8 @@ class LeakyRNN(LeakyUnits):
         check_whole(1, input_size=input_size, hidden_size=hidden_size)
         if not 0 < gain < inf:
             raise ValueError(f"gain must be positive and finite, but is {gain}.")
+        if not 0 <= noise < inf:
+            raise ValueError(f"noise is a standard deviation, 0 or more and finite, but is {noise}.")
         if connectivity is None:
             connectivity = Dense(hidden_size, "glorot")
             with torch.no_grad():
@@ -74,7 +81,7 @@ class LeakyRNN(LeakyUnits):
         if form not in get_args(Form):
             raise ValueError(f'form must be "current" or "rate", but is {form!r}.')
         self.input_size, self.hidden_size = input_size, hidden_size
-        self.leak, self.form = check_leak(leak), form
+        self.leak, self.form, self.noise = check_leak(leak), form, noise
         self.phi = make_nonlinearity(nonlinearity, hidden_size)
         self.connectivity = connectivity
         self.drive = nn.Parameter(input_scale * torch.randn(hidden_size, input_size))
@@ -127,5 +134,12 @@ class LeakyRNN(LeakyUnits):
     def recurrent_input(self) -> Callable[[Tensor], Tensor]:
         return self.connectivity.transposed_product()
 
+    def prepare(self, xs: Float[Tensor, " ..."]) -> tuple[Tensor, Step]:
+        us, step = super().prepare(xs)
+        if self.training and self.noise:
+            us = us + self.noise * (2 / self.leak) ** 0.5 * torch.randn_like(us)
+        return us, step
+
     def extra_repr(self) -> str:
-        return f"{self.input_size}, {self.hidden_size}, leak={self.leak:g}, form={self.form}"
+        noise = f", noise={self.noise:g}" if self.noise else ""
+        return f"{self.input_size}, {self.hidden_size}, leak={self.leak:g}, form={self.form}{noise}"

@@ -14,6 +14,12 @@ from mnemoscope.tasks import ContextDecision
 
 LEAST_SPREAD = 1e-12
 """Spread below which states count as one point."""
+EVERY = 4
+"""Every how many steps of the stimulus a state of each trial is a start of the descent to slow points."""
+CROSSED = 0.1
+"""A slow point crosses at most this share of the diameter of the trials' states in the duration of the stimulus."""
+DESCENT = 3000
+"""Largest number of steps of the descent to a slow point."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +27,7 @@ class Linearisation:
     """The slowest mode at each slow point of one context. Vectors point towards the choice "right"."""
 
     points: Float[Tensor, "points size"]
-    """States that trials without further evidence reach after the duration of the stimulus."""
+    """Slow points."""
     speeds: Float[Tensor, " points"]
     """Length of a step at each point, as a share of the diameter of all points."""
     time_constants: Float[Tensor, "points modes"]
@@ -64,11 +70,50 @@ def dynamics_of(model: Model, task: ContextDecision, context: int) -> Dynamics:
 
 
 @torch.no_grad()
-def linearise(dynamics: Dynamics, recording: Recording, steps: int, towards: Float[Tensor, " size"]) -> Linearisation:
-    """Return the linear dynamics at the states that the trials of a recording reach `steps` steps after the delay."""
+def settled_states(dynamics: Dynamics, recording: Recording, steps: int) -> Float[Tensor, "trials size"]:
+    """Return the states that the trials of a recording reach `steps` steps after the delay, without evidence."""
     states = recording.in_epoch("delay").activity[-1].to(dynamics.origin)
     for _ in range(steps):
         states = dynamics(states)
+    return states
+
+
+def minimise_speed(dynamics: Dynamics, recording: Recording, steps: int) -> Float[Tensor, "points size"]:
+    """Return the slow points that a descent reaches from the states of trials during the stimulus.
+
+    The source minimises q = |F(x) - x|^2 / 2 too, instead of letting states move. Here it is a gradient descent from
+    each state, until it is slow; it hardly moves a state along a line of slow points, on which q changes little.
+    States that do not become slow within `DESCENT` steps are left out.
+
+    Args:
+        dynamics: the network in one context, without evidence.
+        recording: trials of that context.
+        steps: duration of the stimulus in steps, in which a slow point hardly moves (`CROSSED`).
+
+    """
+    activity = recording.in_epoch("stimulus").activity.to(dynamics.origin)
+    limit = CROSSED * torch.cdist(activity[-1], activity[-1]).max().clamp_min(LEAST_SPREAD) / steps
+    states = activity[::EVERY].flatten(0, 1)
+    identity = torch.eye(states.shape[1], dtype=states.dtype, device=states.device)
+    stiffness = torch.linalg.matrix_norm(dynamics.jacobian(states) - identity, ord=2).max().square()
+    slow = torch.zeros(len(states), dtype=torch.bool, device=states.device)
+    for _ in range(DESCENT):
+        with torch.enable_grad():
+            x = states.detach().requires_grad_()
+            residual = dynamics(x) - x
+            (slope,) = torch.autograd.grad(residual.square().sum() / 2, x)
+        slow = residual.detach().norm(dim=1) <= limit
+        if bool(slow.all()):
+            break
+        states = torch.where(slow[:, None], states, states - slope / stiffness)
+    return states[slow]
+
+
+@torch.no_grad()
+def linearise(
+    dynamics: Dynamics, states: Float[Tensor, "points size"], towards: Float[Tensor, " size"]
+) -> Linearisation:
+    """Return the linear dynamics at slow points, with vectors that point towards a direction."""
     diameter = torch.cdist(states, states).max().clamp_min(LEAST_SPREAD)
     values, vectors = torch.linalg.eig(dynamics.jacobian(states))  # modes are columns
     order = values.abs().log().abs().argsort(1)
