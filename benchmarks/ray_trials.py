@@ -1,12 +1,14 @@
 """Time that the engine `ray` adds to a trial, on a cluster of two local nodes.
 
     python benchmarks/ray_trials.py --trials 10000 --keep
+    python benchmarks/ray_trials.py --parts waiting --keep      how long the driver takes to find the next event
 
 Trials that do nothing run on two nodes of one core each, which `ray start` starts on this machine. Three rates are
 compared: empty tasks of Ray, which run in Ray's own processes; empty trials, each in a separate process with its folder
 sent there and back, as this library runs them; and the bare start of such a process without Ray. The difference of the
 last two is the overhead of scheduling. The driver's own CPU time bounds the number of trials that one driver can
-distribute in a second on a larger cluster.
+distribute in a second on a larger cluster. It asks for the next event among all submitted jobs, which are more on such
+a cluster: the second part submits as many as the engine would on 100, 1,000 and 10,000 GPUs, and times the question.
 """
 
 from __future__ import annotations
@@ -34,18 +36,28 @@ def main() -> None:
     parser = option_parser(__doc__)
     parser.add_argument("--trials", type=int, default=10_000, help="number of trials")
     parser.add_argument("--processes", type=int, default=200, help="number of processes to start without Ray")
+    parser.add_argument("--parts", nargs="+", default=["trials"], choices=("trials", "waiting"))
     options = parser.parse_args()
     os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
     search = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
     os.environ["PYTHONPATH"] = os.pathsep.join(search)  # the nodes import the trial from here
-    row = {"trials": options.trials, "nodes": NODES, **start_processes(options.processes)}
-    with cluster() as address:
-        row |= run_on_cluster(address, options.trials)
-    row["seconds of scheduling per trial"] = row["seconds per trial on a core"] - row["seconds per process on a core"]
-    for name, value in row.items():
-        print(f"{name}: {value:.4g}")
-    rounded = {name: value if isinstance(value, int) else float(f"{value:.4g}") for name, value in row.items()}
-    write_json(folder(options.keep) / "ray_trials.json", row=rounded)
+    if "trials" in options.parts:
+        row = {"trials": options.trials, "nodes": NODES, **start_processes(options.processes)}
+        with cluster() as address:
+            row |= run_on_cluster(address, options.trials)
+        per_trial, per_process = (row[f"seconds per {name} on a core"] for name in ("trial", "process"))
+        _write("ray_trials.json", row | {"seconds of scheduling per trial": per_trial - per_process}, options.keep)
+    if "waiting" in options.parts:
+        with cluster() as address:
+            _write("ray_waiting.json", wait_among(address), options.keep)
+
+
+def _write(name: str, row: dict[str, float], keep: bool) -> None:
+    """Print a row, and write it with four digits."""
+    for label, value in row.items():
+        print(f"{label}: {value:.4g}")
+    rounded = {label: value if isinstance(value, int) else float(f"{value:.4g}") for label, value in row.items()}
+    write_json(folder(keep) / name, row=rounded)
 
 
 def start_processes(number: int) -> dict[str, float]:
@@ -93,6 +105,32 @@ def run_on_cluster(address: str, number: int) -> dict[str, float]:
         "the same of the last tenth": (ends[-1] - ends[-last]) * NODES / (last - 1) if last > 1 else ends[-1],
         "CPU seconds of the driver per trial": cpu / number,
     }
+
+
+def wait_among(address: str, repeats: int = 200) -> dict[str, float]:
+    """Return the driver's time to ask which of the submitted jobs has an event, as the engine does."""
+    import ray  # type: ignore
+
+    from mnemoscope.engines.ray_cluster import WAITING
+
+    ray.init(address, log_to_driver=False)
+    task, row = ray.remote(num_cpus=1, num_returns="streaming")(_rest), {}
+    for gpus in (1, 100, 1000, 10_000):
+        running = {task.remote(): number for number in range(WAITING + 2 * gpus)}
+        start = time.perf_counter()
+        for _ in range(repeats):
+            ray.wait(list(running), num_returns=1, timeout=0, fetch_local=False)
+        row[f"seconds to wait among {len(running)} jobs"] = (time.perf_counter() - start) / repeats
+        for each in running:
+            ray.cancel(each, force=True)
+    ray.shutdown()
+    return row
+
+
+def _rest() -> Generator[None]:
+    """Sleep until the job is cancelled."""
+    time.sleep(3600)
+    yield
 
 
 def _nothing() -> None:

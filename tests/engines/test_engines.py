@@ -19,7 +19,7 @@ from mnemoscope.base.files import TEMPORARY_PREFIX
 from mnemoscope.base.progress import Bar, redirect_progress
 from mnemoscope.engines import Job, Local, Outcome, Progress, build_engine, local
 from mnemoscope.engines.local import available_cores
-from mnemoscope.engines.ray_cluster import _check_reachable, pack_folder, unpack_folder
+from mnemoscope.engines.ray_cluster import _check_reachable, _run_on_node, pack_folder, unpack_folder
 from mnemoscope.replication import run_study
 from tests.slow import SLOW, after
 
@@ -90,6 +90,15 @@ def test_progress_arrives_between_prints():
     assert end.error is None
     assert events[-1] == Progress(sent, done=3, total=3, description="counting")
     assert all(isinstance(event, Progress) for event in events)
+
+
+def test_a_node_of_a_cluster_sends_few_messages_about_progress(tmp_path):
+    sent, files = job("count", number=9).as_json(), pack_folder(tmp_path)
+    lines = {pause: list(_run_on_node(sent, files, 1, "", pause)) for pause in (0.0, 1e6)}
+    all_of_them, few = ([line for line in each if "progress" in line] for each in lines.values())
+    assert (len(few), all_of_them[0]) == (1, few[0])
+    assert len(all_of_them) > 5
+    assert all(each[-1]["error"] is None for each in lines.values())
 
 
 def test_bars_draw_unless_they_are_redirected(capsys):

@@ -23,7 +23,7 @@ The file of an arena is TOML:
     name = "parity"
     task = "parity"
     longer = [64, 256]
-    seconds = 60                            # estimated device time of a run
+    seconds = 60                            # estimated time of a run
     settings = { steps = 2000 }
 
     [[empty]]
@@ -77,7 +77,7 @@ class ArenaTask:
     name: str
     task: str
     seconds: float
-    """Estimated device time of one run."""
+    """Estimated time of one run."""
     task_options: dict[str, Option] = field(default_factory=dict)
     longer: tuple[int, ...] = ()
     """Spans, as `Task.at` takes them, at which a trained network is evaluated besides those of the task's tests."""

@@ -16,8 +16,8 @@ SHORT_MARKS = ("<!-- short arena -->", "<!-- end of short arena -->")
 def write_markdown(path: str | Path, table: ArenaTable) -> Path:
     """Write the table as Markdown, and return its path.
 
-    A file with the marks `MARKS` gets it between them, and one with `SHORT_MARKS` the short form; the rest of these files
-    does not change. Other files are written as a whole.
+    A file with the marks `MARKS` gets it between them, and one with `SHORT_MARKS` the short form; the rest of such a
+    file does not change. Other files are written as a whole.
     """
     path = Path(path)
     content = path.read_text(encoding="utf-8") if path.is_file() else ""

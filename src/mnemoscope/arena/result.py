@@ -146,7 +146,7 @@ class ArenaTable(Result):
         rates = pluralise(len(self.arena.tuning.learning_rates), "learning rate")
         texts = [
             f"{size} at about {match.target:,} {match.quantity}, each tuned over {rates}: "
-            f"{filled} of {len(cells)} cells are filled."
+            f"{filled} of {len(cells)} cells are filled{_with_fewer(cells)}."
         ]
         skills = {name: self.mean_skill(name) for name in self.ranking()}
         tasks = max(number for _, number in skills.values())
@@ -216,6 +216,12 @@ class ArenaTable(Result):
         rows = (dict(zip(names, row, strict=True)) for row in zip(*(columns[name] for name in names), strict=True))
         runs = tuple(TrainedRun(**_with_tuples(row)) for row in rows)
         return cls(arena, runs, content["chances"], tuple(content["environments"]))
+
+
+def _with_fewer(cells: Sequence[ArenaCell]) -> str:
+    """Return how many of the filled cells have fewer seeds than the table; "" if none has."""
+    fewer = sum(0 < len(cell.runs) < cell.expected for cell in cells)
+    return f", {fewer} of them by fewer seeds" if fewer else ""
 
 
 def pareto_front(points: Mapping[str, tuple[float, float]]) -> list[str]:

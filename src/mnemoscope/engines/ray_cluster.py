@@ -23,6 +23,9 @@ from mnemoscope.registry.plugins import VARIABLE
 WAITING = 100
 """Jobs that wait on the cluster for a free node, besides as many as the cluster runs at a time. A new node finds work,
 and an autoscaler sees demand; but the time to ask for the next event grows with the number of submitted jobs."""
+MESSAGES = 100
+"""Messages about progress that the jobs of a cluster send in a second, at most. The driver takes some milliseconds for
+each, and a training alone would send ten."""
 LAST = "trial.json"
 """File whose presence marks the folder of a job as complete."""
 
@@ -30,7 +33,7 @@ LAST = "trial.json"
 class Ray:
     """Run each job as a Ray task, in a separate process, as `Local` does.
 
-    Nodes need no shared file system: the files that a job has written so far are sent with it, and its new files come
+    Nodes need no shared file system: the files that a job has written before are sent with it, and its new files come
     back. A job whose node is lost runs again on another node. Authentication follows the cluster: head, nodes and this
     process need the same token (RAY_AUTH_TOKEN or its file). Plugins must be installed on the nodes as well.
 
@@ -62,12 +65,11 @@ class Ray:
         waiting, running = deque(jobs), dict[Any, Job]()
         try:
             while waiting or running:
-                while waiting and len(running) < self._most_submitted():
+                while waiting and len(running) < WAITING + 2 * self._at_a_time():
                     job = waiting.popleft()
-                    files = pack_folder(Path(job.root, job.folder))
-                    running[task.remote(job.as_json(), files, self.threads, os.environ.get(VARIABLE, ""))] = job
-                ready, _ = ray.wait(list(running), num_returns=1, timeout=None, fetch_local=False)
-                for messages in ready:
+                    files, pause = pack_folder(Path(job.root, job.folder)), max(1.0, self._at_a_time() / MESSAGES)
+                    running[task.remote(job.as_json(), files, self.threads, os.environ.get(VARIABLE, ""), pause)] = job
+                for messages in self._ready(list(running)):
                     event = self._next(running[messages], messages, time.perf_counter() - started)
                     if isinstance(event, Outcome):
                         del running[messages]
@@ -78,12 +80,19 @@ class Ray:
             if started_here:
                 ray.shutdown()
 
-    def _most_submitted(self) -> int:
-        """Return the number of jobs to submit at a time: twice what the cluster can run at present, and some more."""
+    def _at_a_time(self) -> int:
+        """Return the number of jobs that the cluster can run at present."""
         resources = self.ray.cluster_resources()
         wanted = {"CPU": self.options["num_cpus"], "GPU": self.options["num_gpus"]}
-        at_a_time = min((resources.get(name, 0) / number for name, number in wanted.items() if number), default=0)
-        return WAITING + 2 * int(at_a_time)
+        return int(min((resources.get(name, 0) / number for name, number in wanted.items() if number), default=0))
+
+    def _ready(self, running: list[Any]) -> list[Any]:
+        """Wait for an event, and return the message streams of all jobs that have one.
+
+        The time of a question grows with the number of jobs, so that one question serves all events.
+        """
+        self.ray.wait(running, num_returns=1, timeout=None, fetch_local=False)
+        return self.ray.wait(running, num_returns=len(running), timeout=0, fetch_local=False)[0]
 
     def _next(self, job: Job, messages: Any, seconds: float) -> Event:
         """Return the next event of a job: its progress, or its end."""
@@ -111,15 +120,21 @@ def _check_reachable(address: str | None) -> None:
         raise ConnectionError(f"No Ray cluster answers at {address}: {error}.") from error
 
 
-def _run_on_node(line: str, files: bytes, threads: int, plugins: str) -> Generator[dict[str, Any]]:
-    """Run a job in a temporary folder of a node, and send its progress and its files back."""
+def _run_on_node(line: str, files: bytes, threads: int, plugins: str, pause: float) -> Generator[dict[str, Any]]:
+    """Run a job in a temporary folder of a node, and send its progress and its files back.
+
+    There are at least `pause` seconds between two messages about its progress.
+    """
     os.environ[VARIABLE] = plugins
+    sent = -pause
     with TemporaryDirectory(prefix="mnemoscope-") as root:
         job = replace(Job.from_json(line), root=root)
         unpack_folder(files, Path(root, job.folder), LAST)
         for event in Local(1, cores=threads).events([job]):
             if isinstance(event, Progress):
-                yield {"progress": event_fields(event)}
+                if time.monotonic() >= sent + pause:
+                    sent = time.monotonic()
+                    yield {"progress": event_fields(event)}
             else:
                 yield {"files": pack_folder(Path(root, job.folder)), **event_fields(event)}
 

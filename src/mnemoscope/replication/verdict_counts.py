@@ -17,7 +17,7 @@ VERBS = {
     Verdict.NOT_COMPARED: ("is not comparable", "are not comparable"),
     Verdict.NOT_RUN: ("was not run", "were not run"),
 }
-"""What one claim, and what several claims do, by their verdict; in the order of a sentence."""
+"""Verbs for one claim and for several claims, by verdict; in the order of a sentence."""
 UNTESTED = "another recipe, divergence, or seeds that decide it for some networks only"
 
 
