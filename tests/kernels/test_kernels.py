@@ -22,6 +22,7 @@ from mnemoscope.kernels import (
     elementwise_scan,
     gated,
     linear_scan,
+    small_scan,
     stepping,
 )
 from mnemoscope.kernels.devices import exact_products
@@ -89,6 +90,23 @@ def test_elementwise_scan_equals_the_recurrence(name, dtype, masked, time, batch
     g = torch.randn_like(hs)
     for one, other in zip(torch.autograd.grad(hs, given, g), torch.autograd.grad(expected, given, g), strict=True):
         torch.testing.assert_close(one, other, **ROUNDING)
+
+
+@representatives("modrelu-dtype2-False", "modrelu-dtype6-True", "tanh-dtype0-True")
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize(("name", "dtype"), KINDS)
+def test_large_steps_in_torch_equal_the_recurrence(name, dtype, masked, monkeypatch):
+    monkeypatch.setattr(small_scan, "ONE_THREAD", 0)
+    monkeypatch.setattr(stepping, "SHARED_FROM", 0)
+    monkeypatch.setattr(stepping, "PIECE", 1)
+    test_elementwise_scan_equals_the_recurrence(name, dtype, masked, 6, 5, 7)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
+def test_the_gradient_of_modrelu_takes_whole_pieces(dtype, masked, monkeypatch):
+    monkeypatch.setattr(stepping, "PIECE", 8 * 5 * 7 * 3 * 4)  # some steps each, the last piece shorter
+    test_elementwise_scan_equals_the_recurrence("modrelu", dtype, masked, 11, 5, 7)
 
 
 @representatives("linear-dtype4-True", "modrelu-dtype6-True")

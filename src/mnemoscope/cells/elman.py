@@ -134,7 +134,8 @@ class Elman(Cell):
         if phi == "modrelu" and state.is_complex() and state.device.type == "cpu":
             us = _parts(self.drive, xs, dtype).to(V.real.dtype)
             hs = paired_modrelu_scan(us, state, V, bias, mask)
-            return hs.unflatten(-1, (2, -1)).mT.flatten(-2), from_parts(hs[-1])
+            states = from_parts(hs)
+            return torch.view_as_real(states).flatten(-2), states[-1].clone()
         us = self.drive(xs)
         if dtype != state.dtype:  # autocast
             state, V = state.to(dtype), V.to(dtype)

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from math import inf
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -25,6 +26,7 @@ from mnemoscope.base.array_types import Float, Inexact
 
 _aten = torch.ops.aten
 InPlace = Callable[[Tensor], Any]
+OnArrays = Callable[[np.ndarray], Any]
 Numbers = Inexact[Tensor, "*shape"]
 Bias = Float[Tensor, " units"] | None
 """One number per unit, the last dimension of `z`; None if the function has none."""
@@ -41,6 +43,8 @@ class Activation:
     takes_complex = True
     stops = False
     """Whether units can be off and block gradients, even infinite ones; `pull_back_` multiplies those by 0."""
+    runs_in_numpy = True
+    """Whether small scans of real numbers run in numpy; then `g_z` is the product of `g` and the gates."""
 
     def __call__(self, z: Numbers, bias: Bias = None) -> Tensor:
         """Return `phi(z)`, differentiable."""
@@ -48,6 +52,10 @@ class Activation:
 
     def in_place(self, like: Numbers, bias: Bias = None) -> InPlace:
         """Return a function that computes `z <- phi(z)` in few calls, for many z like this one."""
+        return lambda z: z
+
+    def on_arrays(self, like: np.ndarray, bias: np.ndarray | None) -> OnArrays:
+        """Return the same as `in_place` for real numpy arrays."""
         return lambda z: z
 
     def pull_back(self, g: Numbers, h: Numbers, bias: Bias = None) -> Numbers:
@@ -79,6 +87,9 @@ class Tanh(Activation):
     def in_place(self, like: Tensor, bias: Tensor | None = None) -> InPlace:
         return Tensor.tanh_
 
+    def on_arrays(self, like: np.ndarray, bias: np.ndarray | None) -> OnArrays:
+        return lambda z: np.tanh(z, out=z)
+
     def pull_back(self, g: Tensor, h: Tensor, bias: Tensor | None = None) -> Tensor:
         return _aten.tanh_backward(g, h)
 
@@ -91,6 +102,7 @@ class Logistic(Activation):
     """`1 / (1 + exp(-z))`."""
 
     name, low, high = "logistic", 0.0, 1.0
+    runs_in_numpy = False  # it would take four calls
 
     def __call__(self, z: Tensor, bias: Tensor | None = None) -> Tensor:
         return torch.sigmoid(z)
@@ -118,6 +130,10 @@ class ReLU(Activation):
 
     def in_place(self, like: Tensor, bias: Tensor | None = None) -> InPlace:
         return Tensor.relu_
+
+    def on_arrays(self, like: np.ndarray, bias: np.ndarray | None) -> OnArrays:
+        zero = np.zeros_like(like)  # a whole array: numpy takes longer to convert a number
+        return lambda z: np.maximum(z, zero, out=z)
 
     def pull_back(self, g: Tensor, h: Tensor, bias: Tensor | None = None) -> Tensor:
         return _aten.threshold_backward(g, h, 0)
@@ -147,15 +163,24 @@ class ModReLU(Activation):
         assert bias is not None
         if like.is_complex():
             return lambda z: z.copy_(self(z, bias))
-        # z + clamp(k z, -|b|, |b|): k = -1 subtracts the part of z within |b|, and a huge k adds |b| in the direction
-        # of z. The least normal number times k exceeds any sensible bias.
-        size, low = bias.abs(), -bias.abs()
-        k = torch.full_like(bias, torch.finfo(bias.dtype).max).masked_fill_(bias <= 0, -1)
+        size, low, k = _thresholds(bias)
         buffer = torch.empty_like(like)
 
         def apply(z: Tensor) -> Tensor:
             torch.clamp(torch.mul(z, k, out=buffer), low, size, out=buffer)
             return z.add_(buffer)
+
+        return apply
+
+    def on_arrays(self, like: np.ndarray, bias: np.ndarray | None) -> OnArrays:
+        assert bias is not None
+        each = _thresholds(torch.from_numpy(bias))
+        size, low, k = (np.broadcast_to(x.numpy(), like.shape).copy() for x in each)
+        buffer = np.empty_like(like)
+
+        def apply(z: np.ndarray) -> None:
+            np.maximum(np.multiply(z, k, out=buffer), low, out=buffer)
+            np.add(z, np.minimum(buffer, size, out=buffer), out=z)
 
         return apply
 
@@ -193,6 +218,16 @@ class ModReLU(Activation):
         size = h.abs()
         before = torch.maximum(size - bias, torch.finfo(size.dtype).eps * size)
         return torch.sgn(h), torch.where(size == 0, 0, size / torch.where(size == 0, 1, before))
+
+
+def _thresholds(bias: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return |b|, -|b| and a k for which modReLU is `z + clamp(k z, -|b|, |b|)`.
+
+    k = -1 subtracts the part of z within |b|, and a huge k adds |b| in the direction of z. The least normal number
+    times k exceeds any sensible bias.
+    """
+    k = torch.full_like(bias, torch.finfo(bias.dtype).max).masked_fill_(bias <= 0, -1)
+    return bias.abs(), -bias.abs(), k
 
 
 def steps_in_cache(states: Tensor) -> int:

@@ -22,6 +22,7 @@ from torch import Tensor
 from torch.library import custom_op
 
 from mnemoscope.base.array_types import Bool, Complex, Float, Inexact
+from mnemoscope.kernels import complex_modrelu, small_scan
 from mnemoscope.kernels.activation import ACTIVATIONS, Activation
 from mnemoscope.kernels.complex_modrelu import PAIRED_MODRELU, as_parts, from_parts, real_matrix
 from mnemoscope.kernels.devices import exact_products, no_triton, useful_threads
@@ -118,9 +119,15 @@ def _check(us: Tensor, h0: Tensor, V: Tensor, activation: str, bias: Tensor | No
 def _scan(us: Tensor, h0: Tensor, V: Tensor, activation: str, bias: Tensor | None, mask: Tensor | None) -> Tensor:
     if us.is_cuda:
         return _triton().forward(us, h0, V, activation, bias, mask)
+    phi = _DESCRIPTIONS[activation]
+    if small_scan.is_small(h0, phi):
+        return small_scan.forward(us, h0, V, phi, bias, mask)
     with useful_threads(h0):
+        if activation == PAIRED_MODRELU.name:
+            assert bias is not None
+            return complex_modrelu.forward(us, h0, V, bias, mask)
         hs, h = us.clone(memory_format=torch.contiguous_format), h0
-        V_T, apply = V.mT.contiguous(), _DESCRIPTIONS[activation].in_place(h0, bias)
+        V_T, apply = V.mT.contiguous(), phi.in_place(h0, bias)
         for z, keep in zip(hs.unbind(), held_steps(mask, len(hs)), strict=True):
             z.addmm_(h, V_T)
             apply(z)
@@ -142,17 +149,15 @@ def _save(ctx, inputs: tuple, output: Tensor) -> None:  # noqa: ANN001
 
 def _backward(ctx, g: Tensor) -> tuple:  # noqa: ANN001
     hs, h0, V, bias, mask = ctx.saved_tensors
-    D, dh0 = _adjoint(g, hs, V, ctx.activation, bias, mask)
-    dV = dbias = None
+    D, dh0, dbias = _adjoint(g, hs, V, ctx.activation, bias, mask)
+    dV = None
     # backward inside autocast must not round these products
     with torch.autocast(hs.device.type, enabled=False), useful_threads(h0):
         if ctx.needs_input_grad[2]:
             dV = D[0].mT @ h0.conj()  # separately, to avoid a copy of the states with h0
             if len(D) > 1:
                 dV = dV + _transpose_times(D[1:].reshape(-1, D.shape[2]), hs[:-1].reshape(-1, D.shape[2]))
-        if bias is not None and ctx.needs_input_grad[4]:
-            dbias = _DESCRIPTIONS[ctx.activation].bias_gradient(D, hs)
-    return D, dh0, dV, None, dbias, None
+    return D, dh0, dV, None, None if bias is None else dbias, None
 
 
 _scan.register_autograd(_backward, setup_context=_save)
@@ -198,40 +203,60 @@ _outer_products.register_autograd(
 @custom_op(
     "mnemoscope::elementwise_scan_adjoint",
     mutates_args=(),
-    schema="(Tensor g, Tensor hs, Tensor V, str activation, Tensor? bias, Tensor? mask) -> (Tensor, Tensor)",
+    schema="(Tensor g, Tensor hs, Tensor V, str activation, Tensor? bias, Tensor? mask) -> (Tensor, Tensor, Tensor)",
 )
 def _adjoint(
     g: Tensor, hs: Tensor, V: Tensor, activation: str, bias: Tensor | None, mask: Tensor | None
-) -> tuple[Tensor, Tensor]:
-    if hs.is_cuda:
-        return _triton().adjoint(g, hs, V, activation, bias, mask)
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the gradients of the sums, of h0, and of the bias (without a bias: no numbers)."""
     phi = _DESCRIPTIONS[activation]
+    if hs.is_cuda:
+        D, dh0 = _triton().adjoint(g, hs, V, activation, bias, mask)
+        return D, dh0, _bias_gradient(phi, D, hs)
     with useful_threads(hs[0]):
-        D, V_conj = g.clone(memory_format=torch.contiguous_format), V.conj().resolve_conj().contiguous()
-        carried, later = torch.zeros_like(D[0]), None
-        held = held_steps(mask, len(D))
-        for steps in reversed(pieces(hs[0], len(D), 3)):
-            gates = phi.gates(hs[steps], bias)
-            rows = D[steps].unbind()[::-1]
-            by_time = zip(*(gate.unbind()[::-1] for gate in gates), strict=True) if gates else ((),) * len(rows)
-            for G, gate, keep in zip(rows, by_time, held[steps][::-1], strict=True):
-                if later is not None:
-                    G.addmm_(later, V_conj)
-                if keep is not None:
-                    carried = torch.where(keep, G.add_(carried), 0)
-                phi.pull_back_(G, *gate)
-                later = G if keep is None else G.masked_fill_(keep, 0)
+        if activation == PAIRED_MODRELU.name:
+            assert bias is not None
+            D, dh0, dbias = complex_modrelu.adjoint(g, hs, V, bias, mask)
+        elif small_scan.is_small(hs[0], phi):
+            D, dh0, dbias = small_scan.adjoint(g, hs, V, phi, bias, mask)
+        else:
+            D, dh0, dbias = _adjoint_on_cpu(g, hs, V, phi, bias, mask)
         if phi.stops and not (hs.sum().isfinite() and D.sum().isfinite()):
             with torch.no_grad():  # infinite or NaN: use formulas in which units that are off block gradients
                 return _differentiable_adjoint(g, hs, V, phi, bias, mask)
-        return D, torch.addmm(carried, D[0], V_conj)
+        return D, dh0, dbias
+
+
+def _adjoint_on_cpu(
+    g: Tensor, hs: Tensor, V: Tensor, phi: Activation, bias: Tensor | None, mask: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    D, V_conj = g.clone(memory_format=torch.contiguous_format), V.conj().resolve_conj().contiguous()
+    carried, later = torch.zeros_like(D[0]), None
+    held = held_steps(mask, len(D))
+    for steps in reversed(pieces(hs[0], len(D), 3)):
+        gates = phi.gates(hs[steps], bias)
+        rows = D[steps].unbind()[::-1]
+        by_time = zip(*(gate.unbind()[::-1] for gate in gates), strict=True) if gates else ((),) * len(rows)
+        for G, gate, keep in zip(rows, by_time, held[steps][::-1], strict=True):
+            if later is not None:
+                G.addmm_(later, V_conj)
+            if keep is not None:
+                carried = torch.where(keep, G.add_(carried), 0)
+            phi.pull_back_(G, *gate)
+            later = G if keep is None else G.masked_fill_(keep, 0)
+    return D, torch.addmm(carried, D[0], V_conj), _bias_gradient(phi, D, hs)
+
+
+def _bias_gradient(phi: Activation, D: Tensor, hs: Tensor) -> Tensor:
+    return phi.bias_gradient(D, hs) if phi.takes_bias else hs.new_empty(0)
 
 
 @_adjoint.register_fake
 def _(
     g: Tensor, hs: Tensor, V: Tensor, activation: str, bias: Tensor | None, mask: Tensor | None
-) -> tuple[Tensor, Tensor]:
-    return hs.new_empty(hs.shape), hs.new_empty(hs.shape[1:])
+) -> tuple[Tensor, Tensor, Tensor]:
+    dbias = hs.new_empty(0) if bias is None else torch.empty_like(bias)
+    return hs.new_empty(hs.shape), hs.new_empty(hs.shape[1:]), dbias
 
 
 def _save_adjoint(ctx, inputs: tuple, output: tuple) -> None:  # noqa: ANN001
@@ -239,7 +264,7 @@ def _save_adjoint(ctx, inputs: tuple, output: tuple) -> None:  # noqa: ANN001
     ctx.save_for_backward(g, hs, V, bias, mask)
 
 
-def _backward_adjoint(ctx, gD: Tensor, gdh0: Tensor) -> tuple:  # noqa: ANN001
+def _backward_adjoint(ctx, *given: Tensor) -> tuple:  # noqa: ANN001
     g, hs, V, bias, mask = ctx.saved_tensors
     needed = [ctx.needs_input_grad[position] for position in (0, 1, 2, 4)]
     again = torch.is_grad_enabled()  # third derivatives and above
@@ -247,8 +272,9 @@ def _backward_adjoint(ctx, gD: Tensor, gdh0: Tensor) -> tuple:  # noqa: ANN001
         # separate graph nodes: hs is a function of V, which must not be counted here
         g, hs, V, bias = (_own(x, again) for x in (g, hs, V, bias))
         outputs = _differentiable_adjoint(g, hs, V, _DESCRIPTIONS[ctx.activation], bias, mask)
+        outputs, given = (parts if bias is not None else parts[:2] for parts in (outputs, given))
         wanted = [x for x, need in zip((g, hs, V, bias), needed, strict=True) if need]
-        found = iter(torch.autograd.grad(outputs, wanted, (gD, gdh0), create_graph=again, materialize_grads=True))
+        found = iter(torch.autograd.grad(outputs, wanted, given, create_graph=again, materialize_grads=True))
     dg, dhs, dV, dbias = (next(found) if need else None for need in needed)
     return dg, dhs, dV, None, dbias, None
 
@@ -261,7 +287,7 @@ def _own(x: Tensor | None, attached: bool) -> Any:
 
 def _differentiable_adjoint(
     g: Tensor, hs: Tensor, V: Tensor, phi: Activation, bias: Tensor | None, mask: Tensor | None
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor]:
     """Compute what `_adjoint` does, with a graph for autograd."""
     V_conj, D = V.conj(), []
     carry = torch.zeros_like(g[0])
@@ -274,7 +300,8 @@ def _differentiable_adjoint(
         if mask is not None:
             carry = carry + torch.where(mask[t].unsqueeze(-1), 0, G)
         D.append(D_t)
-    return torch.stack(D[::-1]), carry
+    all_D = torch.stack(D[::-1])
+    return all_D, carry, _bias_gradient(phi, all_D, hs)
 
 
 _adjoint.register_autograd(_backward_adjoint, setup_context=_save_adjoint)

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from mnemoscope.base.array_types import Bool, Inexact
 from mnemoscope.kernels.devices import no_triton
+from mnemoscope.kernels.stepping import as_array
 
 MANY = 128
 """Units times batch from which a diagonal scan on a CPU is faster step by step than by pairing neighbours."""
@@ -147,7 +148,7 @@ def _fused_on_gpu(us: Tensor) -> bool:
 def _step_by_step(a: Tensor, us: Tensor, h0: Tensor) -> Tensor:
     """Solve `h_t = a_t h_{t-1} + u_t` by a loop over the steps in numpy, whose calls cost less than those of torch."""
     hs = torch.empty_like(us, memory_format=torch.contiguous_format)
-    h, *rows = (_as_array(x) for x in (h0, a, us, hs))
+    h, *rows = (as_array(x) for x in (h0, a, us, hs))
     for factor, u, out in zip(*rows, strict=True):
         h = np.add(np.multiply(factor, h, out=out), u, out=out)
     return hs
@@ -156,17 +157,13 @@ def _step_by_step(a: Tensor, us: Tensor, h0: Tensor) -> Tensor:
 def _step_back(a: Tensor, h0: Tensor, hs: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
     """Return the gradients of all factors and of us."""
     G, da = torch.empty_like(hs), torch.empty_like(hs)
-    factors, rows, outs = (_as_array(x) for x in (a.conj(), g, G))
+    factors, rows, outs = (as_array(x) for x in (a.conj(), g, G))
     outs[-1] = later = rows[-1]
     for factor, into, out in zip(factors[:0:-1], rows[-2::-1], outs[-2::-1], strict=True):
         later = np.add(np.multiply(factor, later, out=out), into, out=out)
     torch.mul(G[1:], hs[:-1].conj(), out=da[1:])
     torch.mul(G[0], h0.conj(), out=da[0])
     return da, G
-
-
-def _as_array(x: Tensor) -> np.ndarray:
-    return x.detach().resolve_conj().numpy()
 
 
 def _pair_up(a: Tensor, us: Tensor) -> Tensor:
