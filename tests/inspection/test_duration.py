@@ -14,6 +14,7 @@ from mnemoscope.inspection.duration import inspect_duration
 from mnemoscope.inspection.page import LoadedRun
 from mnemoscope.inspection.spans import measure_spans, spans_section
 from mnemoscope.lenses import SpanScores
+from mnemoscope.lenses.wide_readouts import narrow_readout
 from mnemoscope.tasks import Adding, AssociativeRecall, BitCopy, Copy, Denoise, FlipFlop, TransferCopy, VariableBinding
 
 QUIET = InspectionOptions(progress=False)
@@ -71,6 +72,17 @@ def test_influence_compares_two_runs_of_the_network():
     expected = (new - old).square().mean((0, 2)).sqrt() / distance
     assert found.sources.tolist() == [0, 4, 8]
     assert torch.allclose(found.outputs[1, 4:], expected[4:], atol=1e-5)
+
+
+def test_the_influence_on_many_classes_is_that_on_their_outputs():
+    torch.manual_seed(0)
+    model, inputs = ms.Model(nn.GRU(2, 3), output_size=50).double(), torch.randn(9, 4, 2, dtype=torch.float64)
+    of_outputs = ms.measure_influence(model.cell, inputs, readout=lambda outputs: model.readout(outputs))
+    found = ms.measure_influence(model, inputs)
+    torch.testing.assert_close(found.outputs, of_outputs.outputs, rtol=1e-10, atol=0, equal_nan=True)
+    assert narrow_readout(model.readout)(torch.zeros(3, dtype=torch.float64)).shape == (3,)
+    narrow = nn.Linear(3, 3)
+    assert narrow_readout(narrow) is narrow
 
 
 def test_padding_has_no_influence():

@@ -156,6 +156,13 @@ def test_the_influence_through_a_network_is_its_jacobian(model, monkeypatch):
     assert float((random.energies.sum() / expected[:, random.rows].sum() - 1).abs()) < random.standard_error
 
 
+def test_the_influence_on_more_outputs_than_features_is_the_jacobian_of_all_outputs(model):
+    tokens = torch.randint(5, (TIME, BATCH))
+    wide = ms.Model(model.cell, 9, encode=model.encode).double().requires_grad_(False)
+    expected = network_by_autograd(wide, wide.encode(tokens))
+    torch.testing.assert_close(model_path(wide, tokens).energies, expected, rtol=1e-10, atol=1e-13)
+
+
 def test_the_lens_starts_from_a_given_state(model):
     tokens = torch.randint(5, (TIME, 2))
     _, state = ms.scan(model.cell, model.encode(tokens[:2]))

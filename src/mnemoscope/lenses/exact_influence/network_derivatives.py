@@ -1,7 +1,8 @@
 """The influence of inputs through a whole network: derivatives of its outputs by its inputs.
 
 The influences of layers do not multiply, so the network is differentiated as a whole, by one backward pass for each
-output and direction. Nothing after an output matters for it, so that the network runs up to this output. Of a small
+output and direction; a readout with more outputs than features is first turned into one with as many, which has the
+same squared derivatives. Nothing after an output matters for it, so that the network runs up to this output. Of a small
 network, copies of the sequences in one batch take many passes at a time; a large one runs forward once for all
 directions of an output.
 """
@@ -22,6 +23,7 @@ from mnemoscope.cells.pretrained.module_cell import ModuleCell
 from mnemoscope.cells.sequence import without_masked
 from mnemoscope.cells.state import State, map_state
 from mnemoscope.lenses.exact_influence.device_limits import of_device
+from mnemoscope.lenses.wide_readouts import narrow_readout
 
 WORK = {"cpu": 200_000_000_000, "cuda": 3_000_000_000_000}
 """Multiplications and additions up to which every output is differentiated in every direction, some seconds."""
@@ -125,6 +127,7 @@ class _Runner:
         self.state = state
         self.model = network if isinstance(network, Model) else None
         self.cell = network.cell if isinstance(network, Model) else network
+        self.readout = nn.Identity() if self.model is None else narrow_readout(self.model.step_readout)
 
     def passes(self, xs: Tensor) -> int:
         """Return how many backward passes of each sequence take some seconds."""
@@ -185,7 +188,7 @@ class _Runner:
         else:
             state = None if self.state is None else map_state(lambda leaf: leaf[sequences], self.state)
             outputs = scan(self.cell, encoded, state)[0]
-        return outputs if self.model is None else self.model.step_readout(outputs)
+        return self.readout(outputs)
 
 
 @contextmanager

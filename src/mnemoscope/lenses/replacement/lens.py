@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -12,6 +13,7 @@ from mnemoscope.base.progress import show_slow
 from mnemoscope.base.validation import check_whole
 from mnemoscope.cells import Cell, Lengths, Model, Network, as_cell, read_inputs, run_with_cache, scan
 from mnemoscope.lenses.replacement.result import MeasuredInfluence
+from mnemoscope.lenses.wide_readouts import narrow_readout
 
 Readout = Callable[[Tensor], Tensor]
 ROOM = 4_000_000
@@ -66,12 +68,14 @@ def measure_influence(
     present = torch.ones(xs.shape[:2], dtype=torch.bool) if given.mask is None else given.mask[:, :trials].cpu()
     encode = (lambda sequence: sequence) if model is None else model.encode
     read = (readout or (lambda outputs: outputs)) if model is None else model.step_readout
-    run = _Runner(cell.time_first(), encode, read, present)
+    run = _Runner(cell.time_first(), encode, narrow_readout(read), present)
     before, other = run(xs), xs.roll(1, 1)
+    distances = [None if values is None else _distance(values, present) for values in before]
     replaced = (other != xs).reshape(*xs.shape[:2], -1).any(2).cpu() & present & present.roll(1, 1)  # (time, trials)
     steps = torch.linspace(0, len(xs) - 1, min(sources, len(xs))).round().long()
     largest = max(part.numel() for part in before if part is not None)
-    rows = [_changes(run, xs, other, part, replaced, before, present) for part in steps.split(max(1, ROOM // largest))]
+    changes = _Changes(run, xs, other, replaced, before, distances, present)
+    rows = [changes(part) for part in steps.split(max(1, ROOM // largest))]
     outputs, states = (torch.cat(parts) if parts[0] is not None else None for parts in zip(*rows, strict=True))
     assert outputs is not None
     return MeasuredInfluence(steps, outputs, states, xs.shape[1])
@@ -96,30 +100,34 @@ class _Runner:
         return self.read(outputs).double().cpu(), states
 
 
-def _changes(
-    run: _Runner,
-    xs: Tensor,
-    other: Tensor,
-    steps: Int[Tensor, " sources"],
-    replaced: Bool[Tensor, "time trials"],
-    before: tuple[Tensor, Tensor | None],
-    present: Bool[Tensor, "time trials"],
-) -> list[Float[Tensor, "sources time"] | None]:
-    """Return the changes of outputs and of states after the input of each of these steps is replaced; NaN before it."""
-    copies = xs.unsqueeze(1).repeat(1, len(steps), *(1,) * (xs.dim() - 1))  # (time, sources, trials, ...)
-    for source, step in enumerate(steps.tolist()):
-        copies[step, source] = other[step]
-    counts = present.unsqueeze(1) & replaced[steps]  # (time, sources, trials)
-    early = torch.arange(len(xs)).unsqueeze(1) < steps
-    changes: list[Tensor | None] = []
-    for old, new in zip(before, run(copies.flatten(1, 2)), strict=True):
-        if old is None or new is None:
-            changes.append(None)
-            continue
-        squares = (new.unflatten(1, (len(steps), -1)) - old.unsqueeze(1)).square().sum(3)
-        mean = squares.masked_fill(~counts, 0.0).sum(2) / counts.sum(2)  # NaN where no trial counts
-        changes.append((mean.masked_fill(early, torch.nan).sqrt() / _distance(old, present)).T)
-    return changes
+@dataclass(frozen=True)
+class _Changes:
+    """Trials with the inputs of other trials, and the answers and states of the network without a replacement."""
+
+    run: _Runner
+    xs: Tensor
+    other: Tensor
+    replaced: Bool[Tensor, "time trials"]
+    before: tuple[Tensor, Tensor | None]
+    distances: list[Float[Tensor, ""] | None]
+    present: Bool[Tensor, "time trials"]
+
+    def __call__(self, steps: Int[Tensor, " sources"]) -> list[Float[Tensor, "sources time"] | None]:
+        """Return the changes of outputs and states after the input of each of these steps is replaced; NaN before."""
+        copies = self.xs.unsqueeze(1).repeat(1, len(steps), *(1,) * (self.xs.dim() - 1))  # (time, sources, trials, ...)
+        for source, step in enumerate(steps.tolist()):
+            copies[step, source] = self.other[step]
+        counts = self.present.unsqueeze(1) & self.replaced[steps]  # (time, sources, trials)
+        early = torch.arange(len(self.xs)).unsqueeze(1) < steps
+        changes: list[Tensor | None] = []
+        for old, new, distance in zip(self.before, self.run(copies.flatten(1, 2)), self.distances, strict=True):
+            if old is None or new is None:
+                changes.append(None)
+                continue
+            squares = (new.unflatten(1, (len(steps), -1)) - old.unsqueeze(1)).square().sum(3)
+            mean = squares.masked_fill(~counts, 0.0).sum(2) / counts.sum(2)  # NaN where no trial counts
+            changes.append((mean.masked_fill(early, torch.nan).sqrt() / distance).T)
+        return changes
 
 
 def _distance(values: Float[Tensor, "time trials size"], present: Bool[Tensor, "time trials"]) -> Float[Tensor, ""]:
