@@ -1,6 +1,7 @@
-"""The section on interference of a run that was trained on key-value recall."""
+"""The section on interference of a run that was trained on pairs of keys and values."""
 
 import pytest
+import torch
 
 import mnemoscope as ms
 from mnemoscope.inspection import InspectionOptions, interference
@@ -37,6 +38,20 @@ def test_a_run_on_key_value_recall_has_a_section_on_interference(tmp_path, monke
     assert inspect_interference(run) is None
     monkeypatch.setattr(interference, "is_quick", lambda *args, **options: False)
     assert inspect_interference(run) is None
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_a_run_on_mqar_has_a_section_on_interference(tmp_path, monkeypatch):
+    monkeypatch.setattr(interference, "SEQUENCES", 6)
+    monkeypatch.setattr(interference, "DRAWS", 1)
+    run = run_of(tmp_path, task="mqar", options={"vocabulary": 16, "pairs": 4, "length": 16})
+    recall = inspect_interference(run)
+    assert recall.pairs == (1, 2, 4, 7)  # there are seven keys
+    for pairs, measured in zip(recall.pairs, recall.measured, strict=True):
+        batch = run.task.at(pairs).batch(6, run.config.seed, 0, "test")
+        right = (run.model(batch.inputs)[0].argmax(-1) == batch.targets) & batch.mask
+        assert torch.equal(measured, right.sum(0).double() / pairs)
+    assert "guessing among all 16 classes" in interference_section(recall).html
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from mnemoscope.tasks import (
     DelayedMatch,
     FlipFlop,
     KeyValueRecall,
+    MultiQueryRecall,
     PerceptualDecision,
     ReadySetGo,
     RepeatCopy,
@@ -121,6 +122,7 @@ def test_directions_of_variables_are_used_if_they_were_found(tmp_path):
         WordProblem("Z3", length=6),
         DelayedMatch(),
         KeyValueRecall(keys=8, values=4, fewest=2, most=5, queries=3, apart=True),
+        MultiQueryRecall(vocabulary=20, pairs=3, length=16),
         RepeatCopy(variables=2, size=2),
         FlipFlop(bits=2, length=60),
         Copy(delay=3, symbols=2, alphabet=4),
@@ -144,6 +146,21 @@ def test_trials_of_recall_have_one_key_first_and_its_value_is_the_class():
     assert (keys[0:8:2].sum(0) <= 1).all()  # the keys of a list still differ
     asks = keys[8:, :, 0] > 0
     assert (held.counts[8:] == asks).all()
+
+
+def test_trials_of_mqar_have_one_key_first_and_its_value_is_the_class():
+    task = MultiQueryRecall(vocabulary=20, pairs=3, length=16)
+    held = held_class(task, 64, 0, 0)
+    assert (held.inputs[0] == 1).all()
+    assert (held.inputs[1] == 10 + held.classes).all()
+    assert held.classes.unique().tolist() == list(range(8))
+    for sequence in held.inputs[:6].T:  # keys still differ, and so do values
+        assert len({*sequence[0::2].tolist()}) == len({*sequence[1::2].tolist()}) == 3
+    assert held.at == 5
+    assert (held.inputs[held.counts] == 1).all()
+    asked = held.counts.sum(0)
+    assert ((asked == 1) | (asked == 0)).all()  # a late query is not compared
+    assert asked.double().mean() > 0.9
 
 
 def test_tasks_without_a_held_class_have_none():

@@ -7,8 +7,16 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from mnemoscope.base.array_types import Bool, Float, Int
-from mnemoscope.tasks import Copy, FlipFlop, KeyValueRecall, Task, VariableBinding, WordProblem
+from mnemoscope.base.array_types import Bool, Int, Num
+from mnemoscope.tasks import (
+    Copy,
+    FlipFlop,
+    KeyValueRecall,
+    MultiQueryRecall,
+    Task,
+    VariableBinding,
+    WordProblem,
+)
 from mnemoscope.tasks.cognitive import TrialTask
 
 LATER = 16
@@ -27,7 +35,8 @@ class HeldClass:
 
     name: str
     """Description of the class, such as "the product of the word"."""
-    inputs: Float[Tensor, "time batch features"]
+    inputs: Num[Tensor, "time batch ..."]
+    """Features, or the numbers of tokens."""
     classes: Int[Tensor, " batch"]
     """Class of each sequence; -1 for those without one."""
     at: int
@@ -65,6 +74,8 @@ def held_class(task: Task, sequences: int, seed: int, number: int) -> HeldClass 
         found = _condition(task, sequences, seed, number)
     elif isinstance(task, KeyValueRecall):
         found = _value(task, sequences, seed, number)
+    elif isinstance(task, MultiQueryRecall):
+        found = _token(task, sequences, seed, number)
     elif isinstance(task, VariableBinding):
         found = _bound_bit(task, sequences, seed, number)
     elif isinstance(task, FlipFlop):
@@ -115,6 +126,30 @@ def _value(task: KeyValueRecall, sequences: int, seed: int, number: int) -> Held
     inputs = torch.cat([keys.gather(2, order.expand_as(keys)), values], -1)
     at = (1 + int(task.apart)) * pairs - 1
     return HeldClass("the value of the first pair", inputs, classes, at, task.sources(batch) == shown, "classes")
+
+
+def _token(task: MultiQueryRecall, sequences: int, seed: int, number: int) -> HeldClass:
+    """Return lists of tokens whose first key is the same in all, with its value, after the last pair.
+
+    As in `_value`, a value has a common direction only for one key. In each sequence the names of two keys are
+    exchanged, and those of two values; fillers take part. The distribution of all tokens is the same for all names, so
+    that these sequences are those of the task with this key first, and one of these values.
+    """
+    values = min(task.vocabulary - task.vocabulary // 2, VALUES)
+    batch = task.batch(max(sequences, OF_EACH_CLASS * values), seed, number, "test")
+    classes = torch.arange(batch.mask.shape[1]) % values
+    inputs = _exchanged(batch.inputs, torch.ones_like(classes), batch.inputs[0])
+    inputs = _exchanged(inputs, task.vocabulary // 2 + classes, batch.inputs[1])
+    return HeldClass(
+        "the value of the first pair", inputs, classes, 2 * task.pairs - 1, task.sources(batch) == 1, "classes"
+    )
+
+
+def _exchanged(
+    tokens: Int[Tensor, "time batch"], one: Int[Tensor, " batch"], other: Int[Tensor, " batch"]
+) -> Int[Tensor, "time batch"]:
+    """Return sequences in each of which the names of two tokens are exchanged."""
+    return torch.where(tokens == one, other, torch.where(tokens == other, one, tokens))
 
 
 def _bound_bit(task: VariableBinding, sequences: int, seed: int, number: int) -> HeldClass:

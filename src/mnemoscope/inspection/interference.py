@@ -11,7 +11,7 @@ from mnemoscope.lenses.interference.asked_for import REPLACEMENTS
 from mnemoscope.lenses.interference.figure import draw_recall_interference
 from mnemoscope.report import Section
 from mnemoscope.report.markup import figure_markup
-from mnemoscope.tasks import KeyValueRecall
+from mnemoscope.tasks import KeyValueRecall, MultiQueryRecall
 
 FACTORS = (0.25, 0.5, 1, 2)
 """Numbers of pairs, as multiples of the largest in training."""
@@ -20,21 +20,21 @@ SEQUENCES, DRAWS = 48, 4
 
 
 def inspect_interference(run: LoadedRun) -> RecallInterference | None:
-    """Predict the recall of a run on key-value recall; None for other tasks and networks, or if it takes long."""
+    """Predict the recall of a run on pairs of keys and values; None for other tasks and networks, or if it takes long."""
     task = run.task
-    if not isinstance(task, KeyValueRecall) or not (layers := _affine_layers(run)):
+    if not isinstance(task, KeyValueRecall | MultiQueryRecall) or not (layers := _affine_layers(run)):
         return None
-    numbers = sorted({min(max(round(factor * task.most), 1), task.keys) for factor in FACTORS})
-    steps = sum(len(task.at(pairs).batch(1, run.config.seed, 0, "test").mask) for pairs in numbers)
+    trials = {}
+    for pairs in sorted({min(max(round(factor * task.longest_span), 1), task.keys) for factor in FACTORS}):
+        batch = task.at(pairs).batch(SEQUENCES, run.config.seed, 0, "test")
+        trials[pairs] = RecallTrials(batch.inputs, batch.targets, task.sources(batch))
+    steps = sum(len(each.inputs) for each in trials.values())
     if not is_quick(run.model.cell, steps, SEQUENCES, run.options, passes=2 * DRAWS):
         return None
     replaced = SEQUENCES * REPLACEMENTS  # sequences of each query, where a layer is above another
-    if layers > 1 and not is_quick(run.model.cell, steps, replaced, run.options, passes=task.queries):
+    queries = max(len(each.query_steps()) for each in trials.values())
+    if layers > 1 and not is_quick(run.model.cell, steps, replaced, run.options, passes=queries):
         return None
-    trials = {}
-    for pairs in numbers:
-        batch = task.at(pairs).batch(SEQUENCES, run.config.seed, 0, "test")
-        trials[pairs] = RecallTrials(batch.inputs, batch.targets, task.sources(batch))
     return recall_interference(run.model, trials, draws=DRAWS)
 
 
@@ -49,7 +49,7 @@ def interference_section(recall: RecallInterference) -> Section:
     figure = draw_recall_interference(recall, COLOUR, figure=new_figure(7.2, 3.8), font_size=PAGE_FONT_SIZE)
     caption = (
         f"{recall.measured.shape[1]} new sequences of each number of pairs; bars are 95% intervals over sequences. "
-        f"Dashed: guessing. Right: the power of the value of each step, by its exact weight in the reads."
+        f"Dashed: guessing among all {recall.classes:,} classes. Right: the power of the value of each step, by its exact weight in the reads."
     )
     alt = "Measured and predicted accuracy against the number of pairs, and the power of each step in the queries."
     return Section(

@@ -11,7 +11,7 @@ Which lenses apply depends on the network:
 | small Turing machine | tape, gradients, fixed points, and the registered lenses on them |
 | any other | gradients, memory capacity, fixed points, a slow manifold, variables, loops of text, and the registered
   lenses on them |
-| affine layers, trained on key-value recall | interference as well |
+| affine layers, trained on pairs of keys and values | interference as well |
 
 All but relational networks begin with behaviour, spans and measured influence, and those with layers that are affine in
 their state with the influence of past inputs. Networks that learned a word problem also have state tracking, and those

@@ -57,7 +57,7 @@ class MultiQueryRecall(TokenTask):
                     f"{pairs} pairs and their queries need a length of at least {STEPS_PER_PAIR * pairs} that is even, "
                     f"but it is {length}."
                 )
-            if pairs > self.vocabulary // 2 - 1:
+            if pairs > self.keys:
                 raise ValueError(
                     f"Keys differ, so that {pairs} pairs need a vocabulary of at least {2 * pairs + 2}, but it has "
                     f"{self.vocabulary}."
@@ -72,6 +72,11 @@ class MultiQueryRecall(TokenTask):
             raise ValueError(
                 f'A mixture is a list of lengths and pairs such as "128:8 256:16", but is {self.mixture!r}.'
             ) from None
+
+    @property
+    def keys(self) -> int:
+        """Number of different keys, the tokens from 1 on."""
+        return self.vocabulary // 2 - 1
 
     @property
     def input_size(self) -> int:
