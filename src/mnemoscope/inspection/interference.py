@@ -20,7 +20,7 @@ SEQUENCES, DRAWS = 48, 4
 
 
 def inspect_interference(run: LoadedRun) -> RecallInterference | None:
-    """Predict the recall of a run on pairs of keys and values; None for other tasks and networks, or if it takes long."""
+    """Predict the recall of a run on pairs of keys and values; None for other tasks or networks, or if it is slow."""
     task = run.task
     if not isinstance(task, KeyValueRecall | MultiQueryRecall) or not (layers := _affine_layers(run)):
         return None
@@ -49,7 +49,8 @@ def interference_section(recall: RecallInterference) -> Section:
     figure = draw_recall_interference(recall, COLOUR, figure=new_figure(7.2, 3.8), font_size=PAGE_FONT_SIZE)
     caption = (
         f"{recall.measured.shape[1]} new sequences of each number of pairs; bars are 95% intervals over sequences. "
-        f"Dashed: guessing among all {recall.classes:,} classes. Right: the power of the value of each step, by its exact weight in the reads."
+        f"Dashed: guessing among all {recall.classes:,} classes. Right: the power of the value of each step, by its "
+        f"exact weight in the reads."
     )
     alt = "Measured and predicted accuracy against the number of pairs, and the power of each step in the queries."
     return Section(
