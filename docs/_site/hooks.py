@@ -24,6 +24,7 @@ EXTRA_FILES = (
     "SECURITY.md",
     "LICENSE",
     "results/*.json",
+    "results/arena/*.json",
     "benchmarks/results/*",
     "benchmarks/*.py",
 )
@@ -56,13 +57,24 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     from generated import pages  # pyright: ignore[reportMissingImports]
     from notebooks import notebook_pages  # pyright: ignore[reportMissingImports]
 
-    added = {"index.md": (ROOT / "README.md").read_text(encoding="utf-8"), **pages(ROOT / "results")}
+    added = {"index.md": _first_page(), **pages(ROOT / "results")}
     for name, content in (added | notebook_pages(ROOT / "docs" / "gallery")).items():
         files.append(File.generated(config, name, content=content))
     for pattern in EXTRA_FILES:
         for path in sorted(ROOT.glob(pattern)):
             files.append(File.generated(config, path.relative_to(ROOT).as_posix(), abs_src_path=str(path)))
     return files
+
+
+def _first_page() -> str:
+    """Return the README, with the table of the memory arena below its picture."""
+    from mnemoscope.arena.markdown import table_as_markdown
+    from mnemoscope.arena.result import ArenaTable
+
+    table = ArenaTable.load(ROOT / "results" / "arena" / "memory.json")
+    before, mark, after = (ROOT / "README.md").read_text(encoding="utf-8").partition("<!-- table of the arena -->")
+    assert mark, "The README has no place for the table of the arena."
+    return f"{before}\n\n{table_as_markdown(table, short=True)}\n{after}"
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:

@@ -2,13 +2,17 @@
 
 from dataclasses import replace
 from itertools import product
+from pathlib import Path
 from statistics import mean, stdev
 
 import pytest
 
 from mnemoscope.arena import Arena, ArenaTable, TrainedRun, read_arena
+from mnemoscope.arena.figure import draw_table
+from mnemoscope.arena.markdown import MARKS, table_as_markdown, write_markdown
 from mnemoscope.arena.result import DIVERGED, NOT_YET, pareto_front
 
+ROOT = Path(__file__).parent.parent.parent
 ARENA = read_arena("tiny")
 
 
@@ -141,3 +145,28 @@ def test_a_table_draws_itself():
     labels = {text.get_text() for text in found.figure("parity").axes[0].texts}
     assert labels == {"gru", "deltanet"}
     assert "image/png" in found._repr_html_()
+
+
+def test_the_table_as_a_picture_has_all_accuracies_and_marks_missing_seeds():
+    runs = [run(seed=seed, accuracy=0.75) for seed in (1, 2)] + [run("deltanet", accuracy=0.5)]
+    drawn = draw_table(table(*runs, arena=read_arena("tiny").part(["gru", "deltanet"])))
+    texts = [text.get_text() for text in drawn.axes[0].texts]
+    assert [text for text in texts if text in ("0.75", "0.50*", "–")] == ["0.75", "–", "0.50*", "–"]
+    assert [label.get_text() for label in drawn.axes[0].get_yticklabels()] == ["gru", "deltanet"]
+
+
+def test_a_table_is_written_between_the_marks_of_a_page(tmp_path):
+    page, found = tmp_path / "page.md", table(run(seed=1), run(seed=2))
+    page.write_text(f"Before.\n{MARKS[0]}an earlier table{MARKS[1]}\nAfter.\n")
+    write_markdown(page, found)
+    assert page.read_text() == f"Before.\n{MARKS[0]}\n{table_as_markdown(found)}\n{MARKS[1]}\nAfter.\n"
+    assert "| gru | 0.80 (1 of 2) | 8 | 0.90 | – |" in table_as_markdown(found, short=True)
+
+
+def test_the_page_of_the_arena_has_the_table_of_the_results():
+    results = ArenaTable.load(ROOT / "results" / "arena" / "memory.json")
+    assert table_as_markdown(results) in (ROOT / "docs" / "arena.md").read_text()
+    assert results.arena == read_arena("memory")
+    filled = [cell for cell in results.cells() if len(cell.runs) == 3]
+    assert len({cell.network for cell in filled}) >= 16
+    assert len({cell.task for cell in filled}) >= 12

@@ -1,16 +1,16 @@
-"""Figures of an arena: accuracy against state size with the Pareto front, and learning curves."""
+"""Figures of an arena: the table, accuracy against state size with the Pareto front, and learning curves."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import cycle
-from math import ceil
+from math import ceil, nan
 from statistics import mean
 from typing import TYPE_CHECKING, Any
 
 from mnemoscope.arena.result import ArenaTable
 from mnemoscope.drawing.axes import new_figure
-from mnemoscope.drawing.palette import CATEGORIES
+from mnemoscope.drawing.palette import CATEGORIES, LIGHT
 from mnemoscope.drawing.svg import COLOUR, add_legend, style_page_axes
 from mnemoscope.report.training_curve import use_log_scale
 
@@ -19,6 +19,37 @@ if TYPE_CHECKING:
 
 COLUMNS = 3
 """Panels next to each other."""
+DARKEST = 1.7
+"""Level of the full colour in the table; accuracies stay below, so that their numbers can be read."""
+
+
+def draw_table(table: ArenaTable) -> Figure:
+    """Draw the table: accuracies in cells whose colour is the accuracy above chance, the best network first.
+
+    A cell with fewer seeds than the table has a star, and an empty one a dash.
+    """
+    networks, tasks = table.ranking(), table.tasks
+    figure = new_figure(1.9 + 0.62 * (len(tasks) + 2), 1.4 + 0.27 * len(networks))
+    axes = figure.add_subplot()
+    cells = [[table.cell(network, task) for task in tasks] for network in networks]
+    levels = [[nan if cell.skill is None else min(1.0, max(0.0, cell.skill)) for cell in row] for row in cells]
+    axes.imshow(levels, cmap=_white_to(LIGHT["stable"]), vmin=0, vmax=DARKEST, aspect="auto")
+    for y, (name, row) in enumerate(zip(networks, cells, strict=True)):
+        skill, state = table.mean_skill(name)[0], table.mean_state(name)
+        numbers = ["–" if skill is None else f"{skill:.2f}", "" if state is None else f"{state:,.0f}"]
+        for x, number in zip((len(tasks), len(tasks) + 1.1), numbers, strict=True):
+            axes.text(x, y, number, ha="center", va="center", fontsize=8, color=LIGHT["ink"])
+        for x, cell in enumerate(row):
+            text = "–" if cell.accuracy is None else f"{cell.accuracy:.2f}"
+            text += "*" if 0 < len(cell.runs) < cell.expected else ""
+            axes.text(x, y, text, ha="center", va="center", fontsize=8, color=LIGHT["ink"])
+    axes.set_xlim(-0.5, len(tasks) + 1.7)
+    labels = [*tasks, "mean", "state"]
+    axes.set_xticks([*range(len(tasks)), len(tasks), len(tasks) + 1.1], labels, rotation=35, ha="left", fontsize=8)
+    axes.set_yticks(range(len(networks)), networks, fontsize=8)
+    axes.tick_params(length=0, top=True, labeltop=True, bottom=False, labelbottom=False, labelcolor=LIGHT["ink"])
+    axes.spines[:].set_visible(False)
+    return figure
 
 
 def draw_front(table: ArenaTable, task: str | None = None) -> Figure:
@@ -68,6 +99,12 @@ def draw_curves(table: ArenaTable) -> Figure:
     if handles:
         figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=5, frameon=False, fontsize=10)
     return figure
+
+
+def _white_to(colour: str) -> Any:
+    from matplotlib.colors import LinearSegmentedColormap
+
+    return LinearSegmentedColormap.from_list("accuracy", ["#ffffff", colour])
 
 
 def _add_kinds(axes: Any, table: ArenaTable) -> None:

@@ -10,22 +10,15 @@ from mnemoscope.base.files import write_between, write_output
 
 MARKS = ("<!-- arena -->", "<!-- end of arena -->")
 """Marks around a table in a page with other content."""
-SHORT_MARKS = ("<!-- short arena -->", "<!-- end of short arena -->")
 
 
 def write_markdown(path: str | Path, table: ArenaTable) -> Path:
-    """Write the table as Markdown, and return its path.
-
-    A file with the marks `MARKS` gets it between them, and one with `SHORT_MARKS` the short form; the rest of such a
-    file does not change. Other files are written as a whole.
-    """
-    path = Path(path)
-    content = path.read_text(encoding="utf-8") if path.is_file() else ""
-    for marks, short in ((MARKS, False), (SHORT_MARKS, True)):
-        if marks[0] in content:
-            write_between(path, marks, f"\n{table_as_markdown(table, short)}\n")
-            return path
-    write_output(path, (table_as_markdown(table) + "\n").encode())
+    """Write the table as Markdown, between the marks of a file that has them, and return the path."""
+    path, text = Path(path), table_as_markdown(table)
+    if path.is_file() and MARKS[0] in path.read_text(encoding="utf-8"):
+        write_between(path, MARKS, f"\n{text}\n")
+    else:
+        write_output(path, f"{text}\n".encode())
     return path
 
 

@@ -74,7 +74,10 @@ class RunArena:
     """Run nothing; make the memory card of every network that has a run in --root, in a folder `cards` next to the
     page, and write the page, by default <root>/arenas/<name>/page.html."""
     markdown: Path | None = None
-    """Run nothing; write the table as Markdown to this file."""
+    """Run nothing; write the table as Markdown to this file, between its marks <!-- arena --> and
+    <!-- end of arena --> if it has them."""
+    figure: Path | None = None
+    """Run nothing; draw the table in this file, such as arena.png or arena.svg."""
     json: bool = False
     """Print the table, or what is left, as JSON."""
     command: Suppress[str] = ""
@@ -84,7 +87,7 @@ class RunArena:
         arena = arena if self.add is None else add_networks(arena, self.add)
         arena = arena if self.device is None else arena.on(self.device)
         known = self._known(arena)
-        if not (self.status or self.collect or self.page or self.markdown or self.cards):
+        if not (self.status or self.collect or self.page or self.markdown or self.figure or self.cards):
             return self._run(arena, known)
         if self.networks or self.tasks:
             raise ValueError(
@@ -106,6 +109,12 @@ class RunArena:
             from mnemoscope.arena.markdown import write_markdown
 
             print(f"Table: {write_markdown(self.markdown, table).resolve()}")
+        if self.figure is not None:
+            from mnemoscope.arena.figure import draw_table
+
+            self.figure.parent.mkdir(parents=True, exist_ok=True)
+            draw_table(table).savefig(self.figure, dpi=130)
+            print(f"Figure: {self.figure.resolve()}")
         if self.status:
             self._print_status(table, sizes)
         return 0
