@@ -58,9 +58,9 @@ class Reservoirs:
             self._W_T = None if self._blocks is not None else torch.stack([W.mT for W in matrices])
             self._groups = [slice(first, first + GROUP) for first in range(0, len(matrices), GROUP)]
             """Reservoirs that one thread steps together."""
-            self._group_blocks = (
-                [] if self._blocks is None else [block_diagonal(matrices[group]) for group in self._groups]
-            )
+            self._group_blocks = [self._blocks] if self._blocks is not None else []
+            if self._blocks is not None and len(self._groups) > 1:
+                self._group_blocks = [block_diagonal(matrices[group]) for group in self._groups]
             self.feedback = _stacked([cell.feedback for cell in self.cells])
             self.readout = _stacked([cell.readout for cell in self.cells])
             """A copy of every W_o (reservoirs, output, hidden), or None."""
