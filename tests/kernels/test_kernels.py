@@ -109,6 +109,21 @@ def test_the_gradient_of_modrelu_takes_whole_pieces(dtype, masked, monkeypatch):
     test_elementwise_scan_equals_the_recurrence("modrelu", dtype, masked, 11, 5, 7)
 
 
+@pytest.mark.parametrize("already", [False, True])
+def test_scans_flush_denormal_gradients_and_restore_the_setting(already):
+    if not torch.set_flush_denormal(already):
+        pytest.skip("this processor cannot flush denormal numbers")
+    try:
+        us, h0 = torch.zeros(60, 1, 1, requires_grad=True), torch.zeros(1, 1)
+        elementwise_scan(us, h0, torch.full((1, 1), 0.1), "tanh")[-1].sum().backward()
+        gradient = us.grad.flatten()
+        assert not gradient[:20].any()  # 1e-60 to 1e-41
+        torch.testing.assert_close(gradient[30:], 0.1 ** torch.arange(29.0, -1, -1))
+        assert bool(torch.tensor(1e-40) * torch.ones(()) == 0) == already
+    finally:
+        torch.set_flush_denormal(False)
+
+
 @representatives("linear-dtype4-True", "modrelu-dtype6-True")
 @pytest.mark.parametrize("masked", [True, *slow(False)])
 @pytest.mark.parametrize(("name", "dtype"), KINDS)

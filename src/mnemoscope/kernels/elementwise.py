@@ -25,7 +25,7 @@ from mnemoscope.base.array_types import Bool, Complex, Float, Inexact
 from mnemoscope.kernels import complex_modrelu, small_scan
 from mnemoscope.kernels.activation import ACTIVATIONS, Activation
 from mnemoscope.kernels.complex_modrelu import PAIRED_MODRELU, as_parts, from_parts, real_matrix
-from mnemoscope.kernels.devices import exact_products, no_triton, useful_threads
+from mnemoscope.kernels.devices import exact_products, flushed_denormals, no_triton, useful_threads
 from mnemoscope.kernels.stepping import held_steps, pieces
 
 _DESCRIPTIONS: dict[str, Activation] = {**ACTIVATIONS, PAIRED_MODRELU.name: PAIRED_MODRELU}
@@ -120,9 +120,9 @@ def _scan(us: Tensor, h0: Tensor, V: Tensor, activation: str, bias: Tensor | Non
     if us.is_cuda:
         return _triton().forward(us, h0, V, activation, bias, mask)
     phi = _DESCRIPTIONS[activation]
-    if small_scan.is_small(h0, phi):
-        return small_scan.forward(us, h0, V, phi, bias, mask)
-    with useful_threads(h0):
+    with useful_threads(h0), flushed_denormals():
+        if small_scan.is_small(h0, phi):
+            return small_scan.forward(us, h0, V, phi, bias, mask)
         if activation == PAIRED_MODRELU.name:
             assert bias is not None
             return complex_modrelu.forward(us, h0, V, bias, mask)
@@ -213,7 +213,7 @@ def _adjoint(
     if hs.is_cuda:
         D, dh0 = _triton().adjoint(g, hs, V, activation, bias, mask)
         return D, dh0, _bias_gradient(phi, D, hs)
-    with useful_threads(hs[0]):
+    with useful_threads(hs[0]), flushed_denormals():
         if activation == PAIRED_MODRELU.name:
             assert bias is not None
             D, dh0, dbias = complex_modrelu.adjoint(g, hs, V, bias, mask)

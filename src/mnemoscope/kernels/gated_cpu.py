@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.kernels.activation import ACTIVATIONS
-from mnemoscope.kernels.devices import useful_threads
+from mnemoscope.kernels.devices import flushed_denormals, useful_threads
 from mnemoscope.kernels.stepping import held_steps, pieces
 
 
@@ -55,7 +55,7 @@ def lstm_forward(
     units = h0.shape[1]
     hs, cs = (us.new_empty(len(us), *h0.shape) for _ in range(2))
     gates = us.new_empty(us.shape if save else 0)
-    with useful_threads(h0, V.shape[0]):
+    with useful_threads(h0, V.shape[0]), flushed_denormals():
         V_T, s, h, c = V.mT.contiguous(), torch.empty_like(c0, memory_format=torch.contiguous_format), h0, c0
         for steps in pieces(h0, len(us), 4):
             rows = gates[steps].copy_(us[steps]) if save else us[steps].clone(memory_format=torch.contiguous_format)
@@ -81,7 +81,7 @@ def lstm_adjoint(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the gradients of the sums, of h0 and of c0."""
     D = torch.empty_like(gates)
-    with useful_threads(c0, V.shape[0]):
+    with useful_threads(c0, V.shape[0]), flushed_denormals():
         G, spare = g[-1].clone(memory_format=torch.contiguous_format), torch.empty_like(g[-1])
         C = g_last.clone(memory_format=torch.contiguous_format)
         for steps in reversed(pieces(c0, len(g), 4)):
@@ -141,7 +141,7 @@ def gru_forward(
     units = h0.shape[1]
     hs = us.new_empty(len(us), *h0.shape)
     gates = us.new_empty((*hs.shape[:2], 4 * units) if save else 0)
-    with useful_threads(h0, V.shape[0]):
+    with useful_threads(h0, V.shape[0]), flushed_denormals():
         V_T, h = V.mT.contiguous(), h0
         apply = ACTIVATIONS[activation].in_place(h0, threshold)
         for steps in pieces(h0, len(us), 4):
@@ -177,7 +177,7 @@ def gru_adjoint(
     """Return the gradients of v and of the sums of r, z and n, in this order, and that of h0."""
     units = h0.shape[1]
     D = torch.empty_like(gates)
-    with useful_threads(h0, V.shape[0]):
+    with useful_threads(h0, V.shape[0]), flushed_denormals():
         V = V.roll(units, 0)  # v first, as in D
         G, spare = g[-1].clone(memory_format=torch.contiguous_format), torch.empty_like(g[-1])
         for steps in reversed(pieces(h0, len(g), 4)):
