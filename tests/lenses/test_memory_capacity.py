@@ -299,3 +299,19 @@ def test_the_published_bound_fails_close_to_the_edge():
     assert result["published_bound"] == pytest.approx(N**2 * (1 - g) ** 2 * (1 + N**2) / (1 - g**2), rel=1e-9)
     assert result["linear_total"] == pytest.approx(1, rel=1e-9)
     assert result["published_total"] < result["published_bound"] < result["linear_total"]
+
+
+def test_two_sequences_in_different_attractors_are_an_error():
+    """The second unit stays near 1 or -1 by the first signal, and varies by 1e-7 there."""
+    cell = torch.nn.RNN(1, 2, bias=False)
+    cell.weight_ih_l0.data.fill_(1.0)
+    cell.weight_hh_l0.data = torch.tensor([[0.5, 0.0], [0.0, 8.0]])
+    totals, errors = [], []
+    for seed in range(6):
+        try:
+            totals.append(float(ms.measure_memory_capacity(cell, delays=5, steps=400, washout=20, seed=seed).total))
+        except ValueError as error:
+            errors.append(str(error))
+    assert all("visits other states in the second of two sequences" in error for error in errors)
+    assert len(errors) in range(1, 6)  # the first signals have the same sign in about half of the pairs
+    assert all(0.5 < total < 2.1 for total in totals)

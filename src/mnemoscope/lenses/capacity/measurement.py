@@ -16,6 +16,9 @@ from mnemoscope.cells import Network, as_cell, scan
 from mnemoscope.lenses.capacity.result import MemoryCapacity
 from mnemoscope.lenses.fisher.sources import input_vector
 
+FARTHEST = 30.0
+"""Root mean square of the states of the second sequence in any direction that the readout uses, in units of that of the
+first one. In directions beyond, a readout of the first sequence says nothing about the second."""
 BLOCKS = 20
 """Number of blocks of a sequence, whose spread gives the standard errors."""
 
@@ -73,7 +76,7 @@ def measure_memory_capacity(
     if not torch.isfinite(outputs).all():
         raise ValueError("The network returns NaN or infinite numbers: it is unstable under these signals.")
     past = s.unfold(0, steps, 1).flip(0)[:delays]  # (delays, sequence, steps): the signals k steps ago
-    readout, parameters = _fit_readout(outputs[:, 0], past[:, 0].mT, ridge)
+    readout, parameters = _fit_readout(outputs, past[:, 0].mT, ridge)
     targets = past[:, 1].mT
     squared_errors = (targets - readout(outputs[:, 1])).square()  # (steps, delays)
     squared_errors = squared_errors / _overfitting_factor(steps, parameters)
@@ -88,16 +91,25 @@ def measure_memory_capacity(
 
 
 def _fit_readout(
-    states: Float[Tensor, "steps size"], targets: Float[Tensor, "steps delays"], ridge: float
+    outputs: Float[Tensor, "steps 2 size"], targets: Float[Tensor, "steps delays"], ridge: float
 ) -> tuple[Callable[[Tensor], Tensor], float]:
-    """Return the best linear readout with an intercept, and its effective number of parameters.
+    """Return the best linear readout of the first sequence with an intercept, and its effective number of parameters.
 
-    Directions without variance beyond rounding are not used.
+    Directions without variance beyond rounding are not used. Raises if the second sequence has states far outside.
     """
+    states = outputs[:, 0]
     state_mean, target_mean = states.mean(0), targets.mean(0)
     left, scale, right = torch.linalg.svd(states - state_mean, full_matrices=False)
     kept = scale > torch.finfo(scale.dtype).eps * max(states.shape) * scale[0]
     weight = torch.where(kept, scale / (scale.square() + ridge * len(states)), 0.0)
+    found = ((outputs[:, 1] - state_mean) @ right.mT).square().sum(0).sqrt()
+    distance = torch.where(weight > 0, found * weight, 0.0).max()
+    if distance > FARTHEST:
+        raise ValueError(
+            f"The network visits other states in the second of two sequences than in the first, up to {distance:.2g} "
+            f"times as far from its mean in some direction, as networks with several attractors do. No linear readout "
+            f"of the one can be tested on the other; try another strength, or a ridge above 0."
+        )
     matrix = right.mT @ (weight.unsqueeze(1) * (left.mT @ (targets - target_mean)))
     parameters = float((weight * scale).square().sum())
     return (lambda inputs: (inputs - state_mean) @ matrix + target_mean), parameters
