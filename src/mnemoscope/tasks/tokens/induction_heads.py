@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import log
-from typing import ClassVar
 
 import torch
 
 from mnemoscope.base.validation import check_whole
 from mnemoscope.tasks.task import Batch
-from mnemoscope.tasks.tokens.task import TokenTask
+from mnemoscope.tasks.tokens.fixed_length import FixedLengthTask
 
 
 @dataclass(frozen=True)
-class InductionHeads(TokenTask):
+class InductionHeads(FixedLengthTask):
     """Random tokens, a trigger among them and another at the end; there the token after the first trigger is due.
 
     The trigger is the last token of the vocabulary, and all others are random. The place of the first trigger is
@@ -30,22 +29,9 @@ class InductionHeads(TokenTask):
     length: int = 256
     vocabulary: int = 16
 
-    span_label: ClassVar[str] = "length"
-
     def __post_init__(self) -> None:
         check_whole(4, length=self.length)
         check_whole(3, vocabulary=self.vocabulary)
-
-    @property
-    def input_size(self) -> int:
-        return self.vocabulary
-
-    @property
-    def longest_span(self) -> int:
-        return self.length
-
-    def at(self, length: int, /) -> InductionHeads:
-        return replace(self, length=length)
 
     def label(self, token: int, /) -> str:
         return ">" if token == self.vocabulary - 1 else str(token)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import log
 from typing import ClassVar
 
@@ -29,7 +29,6 @@ class MadCompression(MadTask):
     vocabulary: int = 16
     length: int = 32
 
-    span_label: ClassVar[str] = "length"
     pointwise: ClassVar[bool] = False
     decoded: ClassVar[bool] = True
 
@@ -37,17 +36,6 @@ class MadCompression(MadTask):
         super().__post_init__()
         check_whole(3, vocabulary=self.vocabulary)
         check_whole(2, length=self.length)
-
-    @property
-    def input_size(self) -> int:
-        return self.vocabulary
-
-    @property
-    def longest_span(self) -> int:
-        return self.length
-
-    def at(self, length: int, /) -> MadCompression:
-        return replace(self, length=length)
 
     def label(self, token: int, /) -> str:
         return "c" if token == self.vocabulary - 1 else str(token)

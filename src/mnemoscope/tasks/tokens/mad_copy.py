@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import log
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -31,8 +30,6 @@ class MadSelectiveCopy(MadTask):
     length: int = 256
     copied: int = 16
 
-    span_label: ClassVar[str] = "length"
-
     def __post_init__(self) -> None:
         super().__post_init__()
         check_whole(1, copied=self.copied)
@@ -44,20 +41,9 @@ class MadSelectiveCopy(MadTask):
             )
 
     @property
-    def input_size(self) -> int:
-        return self.vocabulary
-
-    @property
-    def longest_span(self) -> int:
-        return self.length
-
-    @property
     def rest(self) -> int:
         """The blank."""
         return self.vocabulary - 2
-
-    def at(self, length: int, /) -> MadSelectiveCopy:
-        return replace(self, length=length)
 
     def label(self, token: int, /) -> str:
         return {self.vocabulary - 2: "_", self.vocabulary - 1: "c"}.get(token, str(token))
@@ -101,8 +87,6 @@ class MadMemorisation(MadTask):
     examples: int = 256
     map_seed: int = 0
 
-    span_label: ClassVar[str] = "length"
-
     def __post_init__(self) -> None:
         super().__post_init__()
         check_whole(5, vocabulary=self.vocabulary)
@@ -110,17 +94,6 @@ class MadMemorisation(MadTask):
         check_whole(2, length=self.length)
         if self.length % 2:
             raise ValueError(f"A sequence of keys and questions has an even length, but it is {self.length}.")
-
-    @property
-    def input_size(self) -> int:
-        return self.vocabulary
-
-    @property
-    def longest_span(self) -> int:
-        return self.length
-
-    def at(self, length: int, /) -> MadMemorisation:
-        return replace(self, length=length)
 
     def label(self, token: int, /) -> str:
         return "?" if token == self.vocabulary - 1 else str(token)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import log
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -49,8 +49,6 @@ class MadFuzzyRecall(MadTask):
     shortest_key: int = 1
     next_tokens: bool = True
 
-    span_label: ClassVar[str] = "length"
-
     def __post_init__(self) -> None:
         super().__post_init__()
         check_whole(1, value_tokens=self.value_tokens)
@@ -66,10 +64,6 @@ class MadFuzzyRecall(MadTask):
                 f"Two pairs of up to {self.longest_pair} tokens need a length above {2 * self.longest_pair}, but it "
                 f"is {self.length}."
             )
-
-    @property
-    def input_size(self) -> int:
-        return self.vocabulary
 
     @property
     def key_count(self) -> int:
@@ -90,13 +84,6 @@ class MadFuzzyRecall(MadTask):
     def rest(self) -> int:
         """The padding."""
         return self.vocabulary - 1
-
-    @property
-    def longest_span(self) -> int:
-        return self.length
-
-    def at(self, length: int, /) -> MadFuzzyRecall:
-        return replace(self, length=length)
 
     def held_out(self) -> MadFuzzyRecall:
         return replace(self, next_tokens=False, shortest_key=self.key_tokens)

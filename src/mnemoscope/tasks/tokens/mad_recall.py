@@ -32,7 +32,6 @@ class MadRecall(MadTask):
     length: int = 128
     next_tokens: bool = True
 
-    span_label: ClassVar[str] = "length"
     noise_tokens: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
@@ -44,13 +43,6 @@ class MadRecall(MadTask):
     @property
     def input_size(self) -> int:
         return self.vocabulary + self.noise_tokens
-
-    @property
-    def longest_span(self) -> int:
-        return self.length
-
-    def at(self, length: int, /) -> MadRecall:
-        return replace(self, length=length)
 
     def held_out(self) -> MadRecall:
         return replace(self, next_tokens=False)

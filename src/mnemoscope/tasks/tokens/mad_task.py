@@ -13,11 +13,11 @@ from mnemoscope.base.array_types import Float
 from mnemoscope.base.validation import check_whole
 from mnemoscope.tasks.splits import Split, check_batch_request, generator_seed
 from mnemoscope.tasks.task import Batch
-from mnemoscope.tasks.tokens.task import TokenTask
+from mnemoscope.tasks.tokens.fixed_length import FixedLengthTask
 
 
 @dataclass(frozen=True)
-class MadTask(TokenTask):
+class MadTask(FixedLengthTask):
     """Base class of the tasks of mechanistic architecture design. Poli et al. 2024; code: athms/mad-lab.
 
     Training has `examples` different sequences, drawn once for each seed and shown in a new order in every epoch; with

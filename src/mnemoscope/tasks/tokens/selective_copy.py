@@ -10,14 +10,14 @@ import torch
 
 from mnemoscope.base.validation import check_whole
 from mnemoscope.tasks.task import Batch
-from mnemoscope.tasks.tokens.task import TokenTask
+from mnemoscope.tasks.tokens.fixed_length import FixedLengthTask
 
 NOISE = 0
 """Token between the data."""
 
 
 @dataclass(frozen=True)
-class SelectiveCopy(TokenTask):
+class SelectiveCopy(FixedLengthTask):
     """`data` random tokens at random places among `length` steps of noise, then as many markers, where they are due.
 
     The token 0 is noise, the last token of the vocabulary is the marker, and the others are data. Gu & Dao 2024,
@@ -33,7 +33,6 @@ class SelectiveCopy(TokenTask):
     data: int = 16
     vocabulary: int = 16
 
-    span_label: ClassVar[str] = "length"
     load_label: ClassVar[str] = "number of data tokens"
 
     def __post_init__(self) -> None:
@@ -41,17 +40,6 @@ class SelectiveCopy(TokenTask):
         check_whole(4, vocabulary=self.vocabulary)
         if self.length < self.data:
             raise ValueError(f"{self.data} data tokens need as many steps, but the length is {self.length}.")
-
-    @property
-    def input_size(self) -> int:
-        return self.vocabulary
-
-    @property
-    def longest_span(self) -> int:
-        return self.length
-
-    def at(self, length: int, /) -> SelectiveCopy:
-        return replace(self, length=length)
 
     @property
     def largest_load(self) -> int:
