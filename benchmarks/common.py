@@ -22,6 +22,8 @@ from mnemoscope.training.run_folder import environment
 Key = TypeVar("Key", bound=Hashable)
 RESULTS = Path(__file__).parent / "results"
 """Folder of the results that are part of the repository."""
+CLEAR_PEAK = Path("/proc/self/clear_refs")
+"""Linux resets the peak of the resident set when 5 is written here."""
 
 
 def folder(keep: bool) -> Path:
@@ -93,12 +95,14 @@ def synchronise(device: str) -> None:
 def peak_memory(device: str, reset: bool = False) -> float:
     """Return the peak of the memory in bytes: of torch's allocations on a GPU, of the resident set on a CPU.
 
-    `reset` begins a new peak on a GPU; that of a process on a CPU only rises.
+    `reset` begins a new peak, on a CPU where Linux allows it; elsewhere that of a process only rises.
     """
     if device == "cuda":
         if reset:
             torch.cuda.reset_peak_memory_stats()
         return torch.cuda.max_memory_allocated()
+    if reset and CLEAR_PEAK.exists():
+        CLEAR_PEAK.write_text("5")
     return 1024.0 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # kilobytes on Linux
 
 

@@ -53,8 +53,8 @@ def find_fixed_points(
             `Several`, `Adaptive`), or "adaptive". An adaptive search of a cell that is affine in its state is the
             solution of a linear equation, which also decides whether there are other fixed points.
         solver: by default `Newton()` for states of up to 512 numbers; `ChordNewton()`, which tries a few steps without
-            matrices, factorises in float32 and gives up stuck starts early, for up to 2048; `NewtonKrylov()`, which
-            forms no matrix per start, above.
+            matrices, factorises in float32 and gives up stuck starts early, for up to 2048; above,
+            `NewtonKrylov(thorough=False)`, which forms no matrix per start and gives up early, too.
             `LevenbergMarquardt()` and `GaussNewtonCG()` minimise q; the others switch to such a minimiser when stuck.
         tolerances: the limits of q for fixed and for slow points.
         merge_distance: root-mean-square distance below which two converged states are the same point.
@@ -96,7 +96,7 @@ def default_solver(size: int) -> Solver:
     """Return the fastest solver for states of `size` numbers."""
     if size <= LARGEST_FOR_NEWTON:
         return Newton()
-    return ChordNewton() if size <= LARGEST_DENSE else NewtonKrylov()
+    return ChordNewton() if size <= LARGEST_DENSE else NewtonKrylov(thorough=False)
 
 
 def _search_in_waves(

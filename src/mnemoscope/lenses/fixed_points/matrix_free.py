@@ -10,7 +10,11 @@ from torch import Tensor
 
 from mnemoscope.base.array_types import Float
 from mnemoscope.lenses.dynamics import Dynamics, Product
-from mnemoscope.lenses.fixed_points.solvers import Linearisation, Patience, Solver, limit_step
+from mnemoscope.lenses.fixed_points.linear_algebra import vector_norm
+from mnemoscope.lenses.fixed_points.solvers import BRIEF, Linearisation, Patience, Solver, limit_step
+
+KRYLOV_VECTORS = 100
+"""Upper estimate of the vectors that a start keeps on a GPU."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +29,7 @@ class GaussNewtonCG(Solver):
     """Upper limit of conjugate-gradient iterations in one step."""
 
     def chunk(self, size: int, device: torch.device) -> int:
-        return max(8, min(256, 2**20 // size))
+        return vectors_at_once(size, device, 256, 2**20)
 
     def linearise(self, dynamics: Dynamics, x: Tensor, f: Tensor) -> Linearisation:
         """Return nothing: the products depend on the damping."""
@@ -48,9 +52,15 @@ class NewtonKrylov(Solver):
     iterations: int = 80
     """Dimension of the Krylov space."""
     reach: float = 0.3
+    thorough: bool = True
+    """Whether to follow every stuck start to a minimum of q (see `Patience`)."""
+
+    @property
+    def patience(self) -> Patience:
+        return Patience() if self.thorough else BRIEF
 
     def chunk(self, size: int, device: torch.device) -> int:
-        return max(8, min(64, 2**16 // size))  # the Krylov bases of a chunk take at most about 40 MB
+        return vectors_at_once(size, device, 64, 2**16)  # the Krylov bases of a chunk take at most about 40 MB on a CPU
 
     def linearise(self, dynamics: Dynamics, x: Tensor, f: Tensor) -> Linearisation:
         """Return the full Newton step, to the accuracy of GMRES."""
@@ -76,6 +86,14 @@ class BriefNewtonKrylov(NewtonKrylov):
     @property
     def patience(self) -> Patience:
         return Patience(window=3, part=0.5)
+
+
+def vectors_at_once(size: int, device: torch.device, most: int, numbers: int) -> int:
+    """Return how many starts to iterate together: `most` or `numbers` in all on a CPU, as many as fit on a GPU."""
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
+        return max(8, min(1024, free // (4 * 8 * KRYLOV_VECTORS * size)))
+    return max(8, min(most, numbers // size))
 
 
 def conjugate_gradients(
@@ -105,45 +123,53 @@ def gmres(
 ) -> Float[Tensor, "batch size"]:
     """Minimise |b - A x| over the Krylov space of each matrix of a batch, until it is <= accuracy |b| for all.
 
-    Saad & Schultz (1986), with Gram-Schmidt applied twice; the residual is computed every `CHECK_EVERY` iterations.
+    Saad & Schultz (1986), with Gram-Schmidt applied twice. Rotations keep the Hessenberg matrices triangular; their
+    product is stored, so that each new column takes one product however many rotations there are.
     """
     n, size = b.shape
     m = min(iterations, size)
-    beta = b.norm(dim=1)
+    beta = vector_norm(b)
     Q = b.new_zeros(n, m + 1, size)  # orthonormal bases in rows
-    H = b.new_zeros(n, m + 1, m)
     Q[:, 0] = b / beta.clamp_min(_TINY).unsqueeze(1)
-    y = b.new_zeros(n, 0)
+    R = b.new_zeros(n, m, m)
+    rotations = b.new_zeros(n, m + 1, m + 1)
+    rotations[:, 0, 0] = 1
+    right = b.new_zeros(n, m + 1)
+    right[:, 0] = beta
+    used = 0
     for j in range(m):
-        w = multiply(Q[:, j])
+        w, column = multiply(Q[:, j]), b.new_zeros(n, j + 1)
         for _ in range(2):
             h = torch.bmm(Q[:, : j + 1], w.unsqueeze(2))  # (n, j+1, 1)
             w = w - torch.bmm(h.mT, Q[:, : j + 1]).squeeze(1)
-            H[:, : j + 1, j] += h.squeeze(2)
-        length = w.norm(dim=1)
+            column += h.squeeze(2)
+        length = vector_norm(w)
         # an exhausted space (w = 0 up to rounding) holds the solution: further basis vectors are 0
-        length = torch.where(length > 1e-14 * H[:, : j + 1, j].norm(dim=1), length, 0)
-        H[:, j + 1, j] = length
+        length = torch.where(length > 1e-14 * vector_norm(column), length, 0)
         Q[:, j + 1] = torch.where(length[:, None] > 0, w / length.clamp_min(_TINY)[:, None], 0)
-        if (j + 1) % CHECK_EVERY == 0 or j + 1 == m:
-            y, residual = _least_squares(H[:, : j + 2, : j + 1], beta)
-            if (residual <= accuracy * beta).all():
-                break
-    return torch.bmm(y.unsqueeze(1), Q[:, : y.shape[1]]).squeeze(1)
-
-
-CHECK_EVERY = 10
-"""Iterations of GMRES between two computations of the residual."""
-_TINY = 1e-300
-"""Avoids a division by 0."""
-
-
-def _least_squares(H: Float[Tensor, "batch rows columns"], beta: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the minimiser y of |beta e1 - H y|, and the minimum."""
-    Q, R = torch.linalg.qr(H, mode="complete")
-    right = Q[:, 0] * beta[:, None]  # Q^T (beta e1)
-    R = R[:, :-1].clone()
+        R[:, : j + 1, j] = torch.bmm(rotations[:, : j + 1, : j + 1], column.unsqueeze(2)).squeeze(2)
+        _rotate(R, rotations, right, length, j)
+        used = j + 1
+        if (right[:, used].abs() <= accuracy * beta).all():  # the residuals
+            break
+    R, right = R[:, :used, :used], right[:, :used]
     diagonal = R.diagonal(dim1=1, dim2=2)
     diagonal[diagonal == 0] = 1  # columns of an exhausted space, where the right-hand side is zero
-    y = torch.linalg.solve_triangular(R, right[:, :-1].unsqueeze(2), upper=True).squeeze(2)
-    return y, right[:, -1].abs()
+    y = torch.linalg.solve_triangular(R, right.unsqueeze(2), upper=True)
+    return torch.bmm(y.mT, Q[:, :used]).squeeze(1)
+
+
+def _rotate(R: Tensor, rotations: Tensor, right: Tensor, length: Float[Tensor, " batch"], j: int) -> None:
+    """Rotate rows j and j + 1 in place so that the entry `length` below the diagonal of column j vanishes."""
+    radius = torch.hypot(R[:, j, j], length)
+    cosine = torch.where(radius > 0, R[:, j, j] / radius.clamp_min(_TINY), 1)
+    sine = length / radius.clamp_min(_TINY)
+    R[:, j, j] = radius
+    rotations[:, j + 1] = -sine[:, None] * rotations[:, j]
+    rotations[:, j] *= cosine[:, None]
+    rotations[:, j, j + 1], rotations[:, j + 1, j + 1] = sine, cosine
+    right[:, j + 1], right[:, j] = -sine * right[:, j], cosine * right[:, j]
+
+
+_TINY = 1e-300
+"""Avoids a division by 0."""

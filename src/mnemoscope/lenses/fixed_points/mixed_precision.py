@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
@@ -12,7 +12,7 @@ from mnemoscope.base.array_types import Bool, Float, Int
 from mnemoscope.lenses.dynamics import Dynamics
 from mnemoscope.lenses.fixed_points.linear_algebra import multiply, no_batched_lu, solve
 from mnemoscope.lenses.fixed_points.matrix_free import BriefNewtonKrylov, conjugate_gradients
-from mnemoscope.lenses.fixed_points.solvers import Linearisation, Patience, Solver, limit_step
+from mnemoscope.lenses.fixed_points.solvers import BRIEF, Linearisation, Patience, Solver, limit_step
 
 LARGEST_RESIDUAL = 0.1
 """A step whose linear residual |f + J p| exceeds this fraction of |f| is computed again in float64."""
@@ -80,7 +80,7 @@ class ChordNewton(Solver):
     @property
     def patience(self) -> Patience:
         """Less patience than `Newton`, since its steps are expensive."""
-        return Patience(window=6, part=0.5, thorough=self.thorough)
+        return replace(BRIEF, thorough=self.thorough)
 
     def linearise(self, dynamics: Dynamics, x: Tensor, f: Tensor) -> Linearisation:
         """Return the float32 factors, the refined Newton step, and for which starts the factors suffice."""

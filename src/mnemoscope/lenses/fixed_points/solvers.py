@@ -29,6 +29,10 @@ class Patience:
     settled, and others count as unfinished: where a step is expensive, a new start finds more."""
 
 
+BRIEF = Patience(window=6, part=0.5, thorough=False)
+"""The patience of solvers whose steps are expensive."""
+
+
 @dataclass(frozen=True)
 class Solver:
     """Anything that computes damped steps; a subclass defines `linearise` and `step`."""
