@@ -10,6 +10,7 @@ from torch import Tensor
 
 from mnemoscope.base.progress import Bar, show_slow
 from mnemoscope.cells import Network, State
+from mnemoscope.kernels.devices import useful_threads
 from mnemoscope.lenses.dynamics import Dynamics, as_dynamics
 from mnemoscope.lenses.fixed_points.affine import affine_solution
 from mnemoscope.lenses.fixed_points.catalogue import Catalogue
@@ -29,6 +30,8 @@ LARGEST_FOR_NEWTON = 512
 """Largest state for which `Newton` is the default: up to here, factorisations in float32 save no time."""
 LARGEST_DENSE = 2048
 """Largest state for which Jacobians are formed and factorised by default."""
+TYPICAL_WAVE = 256
+"""States that a step of the search advances together; several threads share it only if that is worth waking them."""
 SLOW_DISTANCE = 1e-2
 """Slow points closer than this (rms) are one: a flat minimum of q cannot be located more precisely."""
 
@@ -79,12 +82,13 @@ def find_fixed_points(
     generator = seeded_generator(seed)
     strategy = Adaptive() if isinstance(starts, str) and starts == "adaptive" else starts
     solution = affine_solution(dynamics) if isinstance(strategy, Adaptive) else None
-    first = as_starts(dynamics, strategy, generator) if solution is None else solution.nearest
-    descent = Descent(solver or default_solver(dynamics.size), Catalogue(dynamics, merge_distance), tolerances)
-    with torch.no_grad(), Bar(total=len(first), desc="fixed points", unit="start", disable=not progress) as bar:
-        outcomes, stopped = [descent.run(first, bar.update)], ""
-        if isinstance(strategy, Adaptive) and solution is None:
-            stopped = _search_in_waves(strategy, descent, outcomes, generator, bar)
+    with torch.no_grad(), useful_threads(dynamics.origin.expand(TYPICAL_WAVE, -1)):
+        first = as_starts(dynamics, strategy, generator) if solution is None else solution.nearest
+        descent = Descent(solver or default_solver(dynamics.size), Catalogue(dynamics, merge_distance), tolerances)
+        with Bar(total=len(first), desc="fixed points", unit="start", disable=not progress) as bar:
+            outcomes, stopped = [descent.run(first, bar.update)], ""
+            if isinstance(strategy, Adaptive) and solution is None:
+                stopped = _search_in_waves(strategy, descent, outcomes, generator, bar)
         certificate = None if prover is None else _certify(prover, descent, outcomes)
         found = collect_result(descent.catalogue, Outcome.concatenate(outcomes), stopped)
         if solution is not None:
