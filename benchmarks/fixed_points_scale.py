@@ -14,7 +14,7 @@ flip-flop task.
 Two searches are measured: the default, which knows the network alone, and one that begins with 64 states that the
 network visits at its task. Each runs in a new process. Its first call includes what torch loads and compiles; later
 ones are timed, and their median counts. The clock runs from the torch.nn.GRU to the result with its index sum and its
-Jacobians. Eigenvalues are computed when they are asked for, and have a time of their own (column "kinds"). Memory is
+Jacobians. Eigenvalues are computed when they are asked for, and are timed separately (column "kinds"). Memory is
 the rise of the peak during the first call: of the resident set on a CPU, of torch's allocations on a GPU.
 """
 

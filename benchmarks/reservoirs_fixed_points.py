@@ -8,7 +8,7 @@ An echo state network learns the 3-bit flip-flop by FORCE. Its fixed points are 
 equally many of each: states of a run, the same with noise, random outputs fed back, and mid-points between the points
 found. For each kind, CPU and wall seconds and the points found are given. Memory is the rise of the peak from before
 the first start to the result with its Jacobians: of torch's allocations on a GPU, of the resident set on a CPU. The
-stability of the points has a time of its own: eigenvalues are computed on the CPU, which takes minutes for thousands of
+stability of the points is timed separately: eigenvalues are computed on the CPU, which takes minutes for thousands of
 units. The result goes to runs/bench, or with --keep to benchmarks/results; the name of the file contains the number
 of units, unless it is 1000.
 """

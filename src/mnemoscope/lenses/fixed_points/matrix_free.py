@@ -123,8 +123,8 @@ def gmres(
 ) -> Float[Tensor, "batch size"]:
     """Minimise |b - A x| over the Krylov space of each matrix of a batch, until it is <= accuracy |b| for all.
 
-    Saad & Schultz (1986), with Gram-Schmidt applied twice. Rotations keep the Hessenberg matrices triangular; their
-    product is stored, so that each new column takes one product however many rotations there are.
+    Saad & Schultz (1986), with Gram-Schmidt applied twice. Rotations keep the Hessenberg matrices triangular. Their
+    product is stored, so that one product rotates a new column.
     """
     n, size = b.shape
     m = min(iterations, size)
