@@ -24,6 +24,8 @@ EXTRA_FILES = (
     "SECURITY.md",
     "LICENSE",
     "results/*.json",
+    "results/RUNS.md",
+    "results/run_list.toml",
     "results/arena/*.json",
     "benchmarks/results/*",
     "benchmarks/*.py",

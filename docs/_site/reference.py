@@ -34,7 +34,7 @@ SHARED = {LENSES: "Dynamics", f"{LENSES}.result": "Result"}
 ROOMS = {
     "Networks": ("cells", "networks", "connectivity", "memory", "relational"),
     "Tasks and training": ("tasks", "config", "training", "sweeps", "engines", "store"),
-    "Pages and studies": ("inspection", "report", "drawing", "replication", "registry"),
+    "Pages and studies": ("arena", "inspection", "report", "drawing", "replication", "registry"),
 }
 """The other rooms of the package, by topic."""
 
