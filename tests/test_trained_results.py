@@ -104,3 +104,12 @@ def test_the_numbers_of_selection_by_context_are_those_of_the_study(preset):
     compared = [each for each in stored["rows"] if each["published"]]
     assert len(compared) == 8
     assert all(f"| {each['ours']} |" in text for each in compared)
+
+
+def test_the_numbers_of_the_tested_causes_are_those_of_the_study():
+    text = (ROOT / "docs" / "cognitive-tasks.md").read_text()
+    stored = json.loads((ROOT / "results" / "mante-selection.causes.json").read_text())
+    rows = [each for each in stored["rows"] if each["quantity"].startswith(("44,800 trials: ", "160,000 trials: "))]
+    assert len(rows) == 2 * (1 + 8 + 5)  # accuracy, the claims, and those that are measured by descent too
+    named = [each for each in rows if not each["quantity"].endswith(("accuracy", "after the stimulus"))]
+    assert all(f"| {each['ours']} |" in text for each in named)

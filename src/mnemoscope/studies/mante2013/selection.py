@@ -16,9 +16,10 @@ from mnemoscope.config import PRESETS
 from mnemoscope.lenses import Dynamics, Recording
 from mnemoscope.registry.citations import Source
 from mnemoscope.replication.agreement import Agreement, at_least, at_most, chosen, exactly
-from mnemoscope.replication.claims import EVERYTHING, Claim, Row
+from mnemoscope.replication.claims import EVERYTHING, Claim, Row, with_reason
 from mnemoscope.replication.learning_study import LearningStudy, by_name, finite
 from mnemoscope.replication.study import Finished, Preset, Study, Trial
+from mnemoscope.replication.verdicts import APART
 from mnemoscope.studies.mante2013.figure import draw_selection
 from mnemoscope.studies.mante2013.linearisation import (
     Linearisation,
@@ -30,7 +31,7 @@ from mnemoscope.studies.mante2013.linearisation import (
     settled_states,
     slow_line,
 )
-from mnemoscope.studies.mante2013.recipes import CAUSES, CAUSES_SEEDS, NEAREST
+from mnemoscope.studies.mante2013.recipes import CAUSES, CAUSES_SEEDS, NEAREST, TESTED
 from mnemoscope.tasks import ContextDecision
 from mnemoscope.training import load_model
 
@@ -130,7 +131,8 @@ class ManteSelection(LearningStudy):
             rows.append(self.row(trials, "accuracy", [each.result["accuracy"] for each in good], ".3f"))
             for claim in self.claims:
                 values = [_measured(claim.quantity, each.result) for each in good]
-                rows.append(self.row(trials, claim.quantity, values, ".2f", REMARKS.get(claim.quantity, "")))
+                row = self.row(trials, claim.quantity, values, ".2f", REMARKS.get(claim.quantity, ""))
+                rows.append(_with_cause(row))
             rows += self._rows_by_descent(trials, good)
         return rows
 
@@ -162,6 +164,13 @@ class ManteSelection(LearningStudy):
 
     def figure(self, results: Sequence[Finished]) -> Figure:
         return draw_selection([each.result for each in finite(results)])
+
+
+def _with_cause(row: Row) -> Row:
+    """Return a row of the presets cpu and paper with what the preset causes found about a difference."""
+    if row.claim is None or row.verdict not in APART or not row.quantity.startswith("leaky-rnn:"):
+        return row
+    return with_reason(row, TESTED[row.claim.quantity]) if row.claim.quantity in TESTED else row
 
 
 def _trials_of(settings: Mapping[str, Any]) -> int:
