@@ -8,6 +8,7 @@ from mnemoscope.arena.cell import CONFIDENCE, ArenaCell
 from mnemoscope.arena.result import ArenaTable
 from mnemoscope.base.files import write_between, write_output
 
+SPACE = "\N{NO-BREAK SPACE}"
 MARKS = ("<!-- arena -->", "<!-- end of arena -->")
 """Marks around a table in a page with other content."""
 
@@ -55,4 +56,4 @@ def _accuracy(cell: ArenaCell, short: bool) -> str:
         return "–"
     if short:
         return f"{cell.accuracy:.2f}"
-    return f"{cell.accuracy:.3f}" + ("" if cell.reach is None else f" ± {cell.reach:.3f}")
+    return f"{cell.accuracy:.3f}" + ("" if cell.reach is None else f"{SPACE}±{SPACE}{cell.reach:.3f}")
