@@ -14,6 +14,7 @@ from mnemoscope.arena.plan import chosen_rate, matched_sizes, planned_cells, pla
 from mnemoscope.arena.runner import collect_runs, run_arena
 from mnemoscope.arena.status import status_rows
 from mnemoscope.cli import main
+from mnemoscope.config.run_config import RunConfig
 from mnemoscope.engines import Job, Local, Outcome
 from mnemoscope.networks import count_parameters, count_state, find_size
 from mnemoscope.training import build_model, build_task
@@ -101,6 +102,7 @@ def tuned(rate, accuracy, steps=100, loss=0.1):
         ([tuned(0.1, 0.9, loss=0.3), tuned(0.2, 0.9, loss=0.2)], 0.2),
         ([tuned(0.1, 0.9995, steps=90), tuned(0.2, 0.999, steps=80)], 0.2),  # both reached the target
         ([tuned(0.1, None), tuned(0.2, 0.1)], 0.2),
+        ([tuned(0.2, 0.5), tuned(0.1, 0.5)], 0.1),  # the order of equal runs does not matter
         ([tuned(0.1, None)], None),
     ],
 )
@@ -146,9 +148,10 @@ class Interrupting(Local):
     """Run the first jobs in this process; the time is over after `number` of them."""
 
     def __init__(self, number):
-        self.number, self.started = number, []
+        self.number, self.started, self.offered = number, [], []
 
     def events(self, jobs, seconds=None):
+        self.offered = jobs
         for job in jobs[: self.number]:
             self.started.append(job)
             job.run()
@@ -183,6 +186,21 @@ def test_a_cell_whose_tuning_was_interrupted_chooses_among_all_its_rates(tmp_pat
     tuning = table.tuning_runs("gru", "parity")
     assert {run.learning_rate for run in table.cell("gru", "parity").runs} == {chosen_rate(tuning)}
     assert arena_job(ARENA.name, cell, table.runs, tmp_path) is None
+
+
+def test_a_known_run_is_not_repeated_while_its_tuning_is_incomplete(tmp_path):
+    table = run_arena(ARENA, tmp_path, progress=False).table
+    wider = replace(ARENA, tuning=replace(ARENA.tuning, learning_rates=(*ARENA.tuning.learning_rates, 0.03)))
+    engine = Interrupting(0)
+    run_arena(wider, tmp_path / "empty", known=table, engine=engine, progress=False)
+    cell, known = next(planned_cells(wider, SIZES)), {run.hash for run in table.runs}
+    job = arena_job(ARENA.name, cell, table.runs, tmp_path)
+    assert job is not None
+    planned = [RunConfig(**run["settings"]).hash for each in job.arguments["tables"] for run in each["runs"]]
+    assert not known & {*planned}
+    assert len(engine.offered) == 2
+    offered = [run for sent in engine.offered for each in sent.arguments["tables"] for run in each["runs"]]
+    assert not known & {RunConfig(**run["settings"]).hash for run in offered}
 
 
 def test_minutes_need_an_engine_with_a_clock():

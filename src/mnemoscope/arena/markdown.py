@@ -39,16 +39,17 @@ def table_as_markdown(table: ArenaTable, short: bool = False) -> str:
     chances = (f"{chance:.2f}" if (chance := table.chances.get(task)) is not None else "" for task in table.tasks)
     lines.append(["*chance*", "0", "", *chances])
     text = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    remarks = [
+        f"- {cell.network} on {cell.task}: {'; '.join(cell.remarks())}." for cell in table.cells() if cell.remarks()
+    ]
+    listed = ["\n".join(remarks)] if remarks else []
     if short:
-        return f"{table.summary()}\n\n{text}"
+        return "\n\n".join([table.summary(), text, *listed])
     legend = (
         f"Accuracy, mean over seeds, ± half the width of its {CONFIDENCE}. Mean: over the tasks, on a scale on which "
         f"chance is 0 and no error is 1. State: numbers in the state, mean over the tasks."
     )
-    remarks = [
-        f"- {cell.network} on {cell.task}: {'; '.join(cell.remarks())}." for cell in table.cells() if cell.remarks()
-    ]
-    return "\n\n".join([f"{table.summary()}", text, legend, *(["\n".join(remarks)] if remarks else [])])
+    return "\n\n".join([table.summary(), text, legend, *listed])
 
 
 def _accuracy(cell: ArenaCell, short: bool) -> str:

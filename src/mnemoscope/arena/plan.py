@@ -89,13 +89,13 @@ def chosen_rate(runs: Iterable[TrainedRun], target: float | None = None) -> floa
     """Return the learning rate of the tuning run with the highest accuracy; None if none stayed finite.
 
     Runs that reached the target accuracy, at which training stops, count as equal; of these, the one with the fewest
-    steps is chosen. Among equal runs, the lowest loss decides.
+    steps is chosen. Among equal runs, the lowest loss decides, and then the lowest rate.
     """
 
-    def order(run: TrainedRun) -> tuple[float, float, float]:
+    def order(run: TrainedRun) -> tuple[float, ...]:
         accuracy, steps, loss = run.accuracy or 0.0, run.steps or 0, run.loss or 0.0
         reached = target is not None and accuracy >= target
-        return (-1.0, steps, loss) if reached else (-accuracy, 0, loss)
+        return (-1.0 if reached else -accuracy, steps if reached else 0, loss, run.learning_rate)
 
     finite = [run for run in runs if run.accuracy is not None]
     return min(finite, key=order).learning_rate if finite else None

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from mnemoscope.arena.cell import TrainedRun
 from mnemoscope.arena.definition import Arena
 from mnemoscope.arena.measurement import SUBFOLDER, arena_job, read_entry
 from mnemoscope.arena.plan import Sizes, matched_sizes, planned_cells, planned_runs
@@ -69,7 +70,8 @@ def run_arena(
     sizes, states, failed = matched_sizes(arena), Counter[str](), list[str]()
     with lock_folder(Path(root, SUBFOLDER, arena.name), "running an arena"):
         before = collect_runs(arena, root, known, sizes)
-        jobs = _missing_jobs(before, sizes, root)
+        finished = (*before.runs, *(() if known is None else known.runs))
+        jobs = _missing_jobs(arena, sizes, finished, root)
         if jobs:
             display = JobDisplay(arena.name, len(jobs), progress)
             ended = follow_jobs(jobs, _events(engine, jobs, end), display, report)
@@ -105,9 +107,9 @@ def collect_runs(
     return _with_used_environments(ArenaTable(arena, tuple(runs), _chances(arena), tuple(environments)))
 
 
-def _missing_jobs(table: ArenaTable, sizes: Sizes, root: str | Path) -> list[Job]:
+def _missing_jobs(arena: Arena, sizes: Sizes, finished: Sequence[TrainedRun], root: str | Path) -> list[Job]:
     """Return the jobs of the missing runs, one for each cell, those whose tuning is complete first."""
-    jobs = [arena_job(table.arena.name, cell, table.runs, root) for cell in planned_cells(table.arena, sizes)]
+    jobs = [arena_job(arena.name, cell, finished, root) for cell in planned_cells(arena, sizes)]
     return sorted((job for job in jobs if job is not None), key=lambda job: bool(job.arguments["tuning"]))
 
 

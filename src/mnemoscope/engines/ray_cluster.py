@@ -65,9 +65,11 @@ class Ray:
         waiting, running = deque(jobs), dict[Any, Job]()
         try:
             while waiting or running:
-                while waiting and len(running) < WAITING + 2 * self._at_a_time():
+                at_a_time = self._at_a_time()
+                pause = max(1.0, at_a_time / MESSAGES)
+                while waiting and len(running) < WAITING + 2 * at_a_time:
                     job = waiting.popleft()
-                    files, pause = pack_folder(Path(job.root, job.folder)), max(1.0, self._at_a_time() / MESSAGES)
+                    files = pack_folder(Path(job.root, job.folder))
                     running[task.remote(job.as_json(), files, self.threads, os.environ.get(VARIABLE, ""), pause)] = job
                 for messages in self._ready(list(running)):
                     event = self._next(running[messages], messages, time.perf_counter() - started)

@@ -17,7 +17,7 @@ def _network(cell: dict[str, Any] | None = None, task: dict[str, Any] | None = N
 
 
 MORE_TRIALS: Network = {"steps": 625, "batch_size": 256}
-"""160,000 trials, about as many as published; the preset context-decision has 44,800."""
+"""160,000 trials; the preset context-decision has 44,800."""
 NEAREST = _network()
 CAUSES: dict[str, Network] = {
     "44,800 trials": NEAREST,
@@ -33,13 +33,13 @@ CAUSES_SEEDS = {
     "160,000 trials, noise in the units": (0, 1, 2),
     "160,000 trials, errors at both ends only": (0, 1),
 }
-_FEWER = "fewer trials than published: with 160,000 of them instead of 44,800"
+_FEWER = "too few trials: with 160,000 of them instead of 44,800"
 TESTED = {
-    "slowest time constant over the stimulus": f"{UNKNOWN}; not fewer trials than published alone: with 160,000, 4 of "
+    "slowest time constant over the stimulus": f"{UNKNOWN}; not too few trials alone: with 160,000, 4 of "
     "6 match; at slow points by descent, 3 of 4 with 44,800 trials and 5 of 6 with 160,000",
-    "slow points with one slow mode": f"{UNKNOWN}; neither fewer trials than published nor how slow points are found: "
+    "slow points with one slow mode": f"{UNKNOWN}; neither too few trials nor how slow points are found: "
     "with 160,000 trials none of 6 matches, at slow points by descent none of 10",
-    "line of slow points": f"{UNKNOWN}; not fewer trials than published: with 160,000, none of 6 matches",
+    "line of slow points": f"{UNKNOWN}; not too few trials: with 160,000, none of 6 matches",
     "line along the choice axis": f"{_FEWER}, 6 of 6 match",
     "lines of both contexts parallel": f"{_FEWER}, 6 of 6 match",
     "relevant over irrelevant input, kept": f"{_FEWER}, 5 of 6 match, and one misses the range by 0.06",
