@@ -13,7 +13,7 @@ from mnemoscope.inspection.options import InspectionOptions
 from mnemoscope.inspection.page import LoadedRun
 from mnemoscope.inspection.run import _duration
 from mnemoscope.inspection.text import _fitting, add_text, encode_text, input_labels
-from mnemoscope.tasks import Copy, PennTreebank
+from mnemoscope.tasks import Batch, Copy, PennTreebank
 from tests.cells.tiny_models import causal_model
 from tests.slow import SLOW
 
@@ -44,10 +44,9 @@ def test_a_text_without_symbols_is_refused(task, text, match):
 def test_the_page_of_a_character_run_shows_characters(monkeypatch):
     monkeypatch.setattr(duration, "_add_capacity", lambda *_: None)
     torch.manual_seed(0)
-    cell, test_trials = (
-        ms.networks.mamba2(50, 4, heads=1),
-        torch.cat([encode_text(TASK, "the cat"), encode_text(TASK, "its dog")], 1),
-    )
+    cell = ms.networks.mamba2(50, 4, heads=1)
+    inputs = torch.cat([encode_text(TASK, "the cat"), encode_text(TASK, "its dog")], 1)
+    test_trials = Batch(inputs, inputs.argmax(-1), torch.ones(inputs.shape[:2], dtype=torch.bool))
     found = _duration(run_of(cell), test_trials, duration.Duration())
     assert found.influence.labels == tuple("the_cat")
     found = _duration(run_of(cell, text="A dog"), test_trials, duration.Duration())
