@@ -109,11 +109,26 @@ def test_the_gradient_of_modrelu_takes_whole_pieces(dtype, masked, monkeypatch):
     test_elementwise_scan_equals_the_recurrence("modrelu", dtype, masked, 11, 5, 7)
 
 
+def test_threads_that_a_scan_starts_do_not_flush_denormal_numbers():
+    """In a new process, where the scan has the first operation that several threads share."""
+    program = (
+        "import numpy, torch, mnemoscope as ms\n"
+        "torch.set_num_threads(2)\n"
+        "ms.scan(torch.nn.GRU(4, 700), torch.randn(5, 1, 4))\n"
+        "x = torch.from_numpy(numpy.full(2_000_000, 1e-30, 'float32'))\n"
+        "print(int((x * 1e-10 == 0).sum()))"
+    )
+    environment = {**os.environ, "OMP_NUM_THREADS": "2"}
+    run = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    assert run.stdout == "0\n"
+
+
 @pytest.mark.parametrize("already", [False, True])
 def test_scans_flush_denormal_gradients_and_restore_the_setting(already):
     if not torch.set_flush_denormal(already):
         pytest.skip("this processor cannot flush denormal numbers")
     try:
+        torch.set_num_threads(1)
         us, h0 = torch.zeros(60, 1, 1, requires_grad=True), torch.zeros(1, 1)
         elementwise_scan(us, h0, torch.full((1, 1), 0.1), "tanh")[-1].sum().backward()
         gradient = us.grad.flatten()

@@ -888,3 +888,12 @@ def test_key_value_recall_sets_the_number_of_pairs():
     assert (task.longest_span, task.at(64).fewest, task.at(64).most) == (32, 64, 64)
     with pytest.raises(ValueError, match="71 pairs need as many keys, not 70"):
         task.at(71)
+
+
+def test_lists_of_pairs_end_with_their_last_query():
+    task = KeyValueRecall()
+    batch = task.batch(6, seed=0, number=0)
+    expected = [1 + max(step for step in range(len(batch.mask)) if batch.inputs[step, n].any()) for n in range(6)]
+    assert task.lengths_of(batch).tolist() == expected
+    assert len({*expected}) > 1
+    assert task.lengths_of(task.at(5).batch(3, seed=0, number=0)) is None

@@ -40,13 +40,17 @@ _LEAST, _ONE = 5e-324, 1.0
 
 @contextmanager
 def flushed_denormals() -> Generator[None]:
-    """Count denormal numbers, below 1.2e-38 in float32 and 2.2e-308 in float64, as 0 in this thread.
+    """Count denormal numbers, below 1.2e-38 in float32 and 2.2e-308 in float64, as 0, if torch uses one thread.
 
-    Gradients that vanish over many steps become such numbers, with which processors are many times slower.
+    Gradients that vanish over many steps become such numbers, with which processors are many times slower. With several
+    threads nothing changes: those that start here would inherit the setting and keep it.
     """
+    if torch.get_num_threads() > 1:
+        yield
+        return
     before = _LEAST * _ONE == 0
-    torch.set_flush_denormal(True)
     try:
+        torch.set_flush_denormal(True)
         yield
     finally:
         torch.set_flush_denormal(before)

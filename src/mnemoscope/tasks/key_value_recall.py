@@ -54,6 +54,12 @@ class KeyValueRecall(GeneratedTask):
     def at(self, pairs: int, /) -> KeyValueRecall:
         return replace(self, fewest=pairs, most=pairs)
 
+    def lengths_of(self, batch: Batch) -> Int[Tensor, " batch"] | None:
+        """Return the number of steps of each sequence, which ends with a query; None if all are equally long."""
+        steps = torch.arange(1, 1 + len(batch.mask), device=batch.mask.device).unsqueeze(1)
+        lengths = torch.where(batch.mask, steps, 0).amax(0)
+        return None if bool((lengths == len(steps)).all()) else lengths
+
     @property
     def input_size(self) -> int:
         return self.keys + self.values
