@@ -37,6 +37,18 @@ def count(root, number):
         print("a line between the messages")
 
 
+def save(root, number, folder):
+    """Act like a training with checkpoints: count on from the last one, and show progress."""
+    saved = Path(root, folder, "saved")
+    saved.parent.mkdir(parents=True, exist_ok=True)
+    begin = int(saved.read_text()) if saved.exists() else 0
+    with saved.with_name("begun").open("a") as begun:
+        begun.write(f"{begin}\n")
+    for step in Bar(range(begin, number), mininterval=0):
+        write_atomically(saved, str(step + 1).encode())
+        time.sleep(0.05)
+
+
 def interrupted(root):
     """Wait for an interruption, and write a checkpoint then."""
     try:

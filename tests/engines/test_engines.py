@@ -18,8 +18,9 @@ from mnemoscope.base import progress
 from mnemoscope.base.files import TEMPORARY_PREFIX
 from mnemoscope.base.progress import Bar, redirect_progress
 from mnemoscope.engines import Job, Local, Outcome, Progress, build_engine, local
+from mnemoscope.engines.folder_transfer import FolderChanges, pack_folder, unpack_folder
 from mnemoscope.engines.local import available_cores
-from mnemoscope.engines.ray_cluster import _check_reachable, _run_on_node, pack_folder, unpack_folder
+from mnemoscope.engines.ray_cluster import _check_reachable, _run_on_node
 from mnemoscope.replication import run_study
 from tests.slow import SLOW, after
 
@@ -94,7 +95,7 @@ def test_progress_arrives_between_prints():
 
 def test_a_node_of_a_cluster_sends_few_messages_about_progress(tmp_path):
     sent, files = job("count", number=9).as_json(), pack_folder(tmp_path)
-    lines = {pause: list(_run_on_node(sent, files, 1, "", pause)) for pause in (0.0, 1e6)}
+    lines = {pause: list(_run_on_node(sent, files, 1, "", pause, 1e6)) for pause in (0.0, 1e6)}
     all_of_them, few = ([line for line in each if "progress" in line] for each in lines.values())
     assert (len(few), all_of_them[0]) == (1, few[0])
     assert len(all_of_them) > 5
@@ -287,13 +288,53 @@ def test_packed_folders_unpack_completely(tmp_path):
     (there / "run" / "model").write_bytes(b"weights")
     (there / f"{TEMPORARY_PREFIX}1-model").write_bytes(b"half")
     here = tmp_path / "here"
-    unpack_folder(pack_folder(there), here, last="trial.json")
+    unpack_folder(pack_folder(there), here)
     assert {path.relative_to(here).as_posix() for path in here.rglob("*") if path.is_file()} == {
         "trial.json",
         "run/model",
     }
-    unpack_folder(pack_folder(tmp_path / "nowhere"), tmp_path / "empty", last="trial.json")
+    unpack_folder(pack_folder(tmp_path / "nowhere"), tmp_path / "empty")
     assert not list((tmp_path / "empty").iterdir())
+
+
+def test_a_copy_follows_the_changes_of_a_folder(tmp_path):
+    there, here = tmp_path / "there", tmp_path / "here"
+    there.mkdir()
+    (there / "failed.log").write_text("an earlier attempt")
+    (there / "config.toml").write_text("same")
+    unpack_folder(pack_folder(there), here)
+    changes = FolderChanges(there)
+    assert changes.pack() == (b"", [])
+
+    (there / "run").mkdir()
+    (there / "run" / "metrics.jsonl").write_text("1")
+    (there / "failed.log").unlink()
+    (there / f"{TEMPORARY_PREFIX}1").mkdir()
+    (there / f"{TEMPORARY_PREFIX}1" / "half").touch()
+    (here / "config.toml").write_text("changed here")  # it has not changed there, and must not be sent again
+    content, removed = changes.pack()
+    unpack_folder(content, here, removed)
+    assert {path.name: path.read_text() for path in here.rglob("*") if path.is_file()} == {
+        "metrics.jsonl": "1",
+        "config.toml": "changed here",
+    }
+    (there / "run" / "metrics.jsonl").write_text("12")
+    unpack_folder(changes.pack()[0], here)
+    assert (here / "run" / "metrics.jsonl").read_text() == "12"
+    assert changes.pack() == (b"", [])
+
+
+def test_a_node_sends_the_files_of_a_job_while_it_runs(tmp_path):
+    """A job that is interrupted, or whose node is lost, then continues from them."""
+    sent, folder = replace(job("save", number=4, folder="a"), folder="a").as_json(), tmp_path / "a"
+    folder.mkdir()
+    (folder / "saved").write_text("2")  # the checkpoint of an earlier attempt
+    seen = []
+    for message in _run_on_node(sent, pack_folder(folder), 1, "", 0.0, 0.0):
+        unpack_folder(message["files"], folder, message["removed"])
+        seen.append((folder / "saved").read_text())
+    assert seen[-1] == "4"
+    assert {"3", "4"} <= {*seen} <= {"2", "3", "4"}
 
 
 def test_the_log_of_a_failed_trial_is_saved(tmp_path):

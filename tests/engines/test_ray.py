@@ -32,7 +32,7 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def test_two_nodes_give_the_same_rows_and_survive_the_loss_of_one(tmp_path):
+def test_two_nodes_give_the_same_rows_resume_an_arena_and_survive_the_loss_of_one(tmp_path):
     here = run_study("fisher-delay-line", "smoke", root=tmp_path / "here", progress=False, engine=Local(2))
     port = free_port()
     path = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])

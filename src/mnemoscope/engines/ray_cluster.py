@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import os
 import socket
-import tarfile
 import time
 from collections import deque
 from collections.abc import Generator, Sequence
@@ -14,8 +12,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from mnemoscope.base.files import TEMPORARY_PREFIX
 from mnemoscope.base.lazy_imports import import_extra
+from mnemoscope.engines.folder_transfer import FolderChanges, pack_folder, unpack_folder
 from mnemoscope.engines.job import Event, Job, Outcome, Progress, event_fields
 from mnemoscope.engines.local import Local
 from mnemoscope.registry.plugins import VARIABLE
@@ -26,15 +24,16 @@ and an autoscaler sees demand; but the time to ask for the next event grows with
 MESSAGES = 100
 """Messages about progress that the jobs of a cluster send in a second, at most. The driver takes some milliseconds for
 each, and a training alone would send ten."""
-LAST = "trial.json"
-"""File whose presence marks the folder of a job as complete."""
+TRANSFERS = 10
+"""Times in a second, at most, at which running jobs send their files. The driver takes some 15 ms for each."""
 
 
 class Ray:
     """Run each job as a Ray task, in a separate process, as `Local` does.
 
     Nodes need no shared file system: the files that a job has written before are sent with it, and its new files come
-    back. A job whose node is lost runs again on another node. Authentication follows the cluster: head, nodes and this
+    back, also while it runs. A job whose node is lost continues on another node, and one that was interrupted continues
+    in the next call, from the files that have come back. Authentication follows the cluster: head, nodes and this
     process need the same token (RAY_AUTH_TOKEN or its file). Plugins must be installed on the nodes as well.
 
     Args:
@@ -43,13 +42,23 @@ class Ray:
         cores: CPU cores of a job.
         gpus: GPUs of a job; a fraction shares a GPU.
         retries: restarts of a job whose node or process is lost.
+        save_every: seconds after which the files of a running job come back; longer on a cluster with many jobs.
 
     """
 
-    def __init__(self, address: str | None = None, cores: float = 1, gpus: float = 0, retries: int = 3) -> None:
+    def __init__(
+        self,
+        address: str | None = None,
+        cores: float = 1,
+        gpus: float = 0,
+        retries: int = 3,
+        save_every: float = 30.0,
+    ) -> None:
         self.ray, self.address = import_extra("ray", "ray", "The engine ray needs"), address
-        self.options = {"num_cpus": cores, "num_gpus": gpus, "max_retries": retries, "num_returns": "streaming"}
-        self.threads = max(1, int(cores))
+        # Ray's own retries would start a job from the files that it was submitted with, and need attempts that send
+        # equally many messages.
+        self.options = {"num_cpus": cores, "num_gpus": gpus, "max_retries": 0, "num_returns": "streaming"}
+        self.threads, self.retries, self.save_every = max(1, int(cores)), retries, save_every
 
     def events(self, jobs: Sequence[Job]) -> Generator[Event]:
         ray, started_here = self.ray, False
@@ -60,27 +69,35 @@ class Ray:
                 "local" if local else self.address, include_dashboard=False if local else None, log_to_driver=False
             )
             started_here = True
-        task = ray.remote(**self.options)(_run_on_node)
         started = time.perf_counter()
-        waiting, running = deque(jobs), dict[Any, Job]()
+        waiting, running = deque((job, 0) for job in jobs), dict[Any, tuple[Job, int]]()
         try:
             while waiting or running:
                 at_a_time = self._at_a_time()
-                pause = max(1.0, at_a_time / MESSAGES)
                 while waiting and len(running) < WAITING + 2 * at_a_time:
-                    job = waiting.popleft()
-                    files = pack_folder(Path(job.root, job.folder))
-                    running[task.remote(job.as_json(), files, self.threads, os.environ.get(VARIABLE, ""), pause)] = job
+                    job, losses = waiting.popleft()
+                    running[self._submit(job, at_a_time)] = job, losses
                 for messages in self._ready(list(running)):
-                    event = self._next(running[messages], messages, time.perf_counter() - started)
+                    job, losses = running[messages]
+                    event, lost = self._next(job, messages, time.perf_counter() - started)
                     if isinstance(event, Outcome):
                         del running[messages]
-                    yield event
+                    if lost and losses < self.retries:
+                        waiting.appendleft((job, losses + 1))
+                    else:
+                        yield event
         finally:
             for messages in running:
                 ray.cancel(messages, force=True)
             if started_here:
                 ray.shutdown()
+
+    def _submit(self, job: Job, at_a_time: int) -> Any:
+        """Submit a job with its present files, and return its stream of messages."""
+        task = self.ray.remote(**self.options)(_run_on_node)
+        pauses = max(1.0, at_a_time / MESSAGES), max(self.save_every, at_a_time / TRANSFERS)
+        files = pack_folder(Path(job.root, job.folder))
+        return task.remote(job.as_json(), files, self.threads, os.environ.get(VARIABLE, ""), *pauses)
 
     def _at_a_time(self) -> int:
         """Return the number of jobs that the cluster can run at present."""
@@ -96,19 +113,21 @@ class Ray:
         self.ray.wait(running, num_returns=1, timeout=None, fetch_local=False)
         return self.ray.wait(running, num_returns=len(running), timeout=0, fetch_local=False)[0]
 
-    def _next(self, job: Job, messages: Any, seconds: float) -> Event:
-        """Return the next event of a job: its progress, or its end."""
+    def _next(self, job: Job, messages: Any, seconds: float) -> tuple[Event, bool]:
+        """Return the next event of a job, its progress or its end, and whether it ended because its node was lost."""
+        errors = self.ray.exceptions
         try:
             message = self.ray.get(next(messages))
         except StopIteration:
-            return Outcome(job, seconds, "ended without an answer")
-        except self.ray.exceptions.RayError as error:
-            return Outcome(job, seconds, f"{type(error).__name__}: {str(error).splitlines()[0]}", str(error))
+            return Outcome(job, seconds, "ended without an answer"), False
+        except errors.RayError as error:
+            lost = (errors.NodeDiedError, errors.WorkerCrashedError, errors.ObjectLostError, errors.OutOfMemoryError)
+            reason = f"{type(error).__name__}: {str(error).splitlines()[0]}"
+            return Outcome(job, seconds, reason, str(error)), isinstance(error, lost)
+        unpack_folder(message["files"], Path(job.root, job.folder), message["removed"])
         if "progress" in message:
-            return Progress(job, **message["progress"])
-        if message["files"]:
-            unpack_folder(message["files"], Path(job.root, job.folder), LAST)
-        return Outcome(job, message["seconds"], message["error"], message["log"])
+            return Progress(job, **message["progress"]), False
+        return Outcome(job, message["seconds"], message["error"], message["log"]), False
 
 
 def _check_reachable(address: str | None) -> None:
@@ -122,45 +141,29 @@ def _check_reachable(address: str | None) -> None:
         raise ConnectionError(f"No Ray cluster answers at {address}: {error}.") from error
 
 
-def _run_on_node(line: str, files: bytes, threads: int, plugins: str, pause: float) -> Generator[dict[str, Any]]:
+def _run_on_node(
+    line: str, files: bytes, threads: int, plugins: str, pause: float, save_every: float
+) -> Generator[dict[str, Any]]:
     """Run a job in a temporary folder of a node, and send its progress and its files back.
 
-    There are at least `pause` seconds between two messages about its progress.
+    There are at least `pause` seconds between two messages about its progress. One of them has the changed files if
+    `save_every` seconds have passed since those before.
     """
     os.environ[VARIABLE] = plugins
-    sent = -pause
+    sent, saved = -pause, time.monotonic()
     with TemporaryDirectory(prefix="mnemoscope-") as root:
         job = replace(Job.from_json(line), root=root)
-        unpack_folder(files, Path(root, job.folder), LAST)
+        folder = Path(root, job.folder)
+        unpack_folder(files, folder)
+        changes = FolderChanges(folder)
         for event in Local(1, cores=threads).events([job]):
+            now, message = time.monotonic(), dict[str, Any](files=b"", removed=[])
             if isinstance(event, Progress):
-                if time.monotonic() >= sent + pause:
-                    sent = time.monotonic()
-                    yield {"progress": event_fields(event)}
+                if now < sent + pause:
+                    continue
+                sent, message["progress"] = now, event_fields(event)
             else:
-                yield {"files": pack_folder(Path(root, job.folder)), **event_fields(event)}
-
-
-def pack_folder(folder: Path) -> bytes:
-    """Return all files below a folder as an archive; an absent folder gives an empty archive."""
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
-        for path in sorted(folder.rglob("*")):
-            if path.is_file() and not path.name.startswith(TEMPORARY_PREFIX):
-                archive.add(path, path.relative_to(folder).as_posix(), recursive=False)
-    return buffer.getvalue()
-
-
-def unpack_folder(content: bytes, folder: Path, last: str) -> None:
-    """Unpack an archive from `pack_folder` below a folder, which is created if absent, each file atomically.
-
-    The file named `last` is moved into place after all others, so that its presence marks a complete folder.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix=TEMPORARY_PREFIX, dir=folder) as temporary:
-        with tarfile.open(fileobj=io.BytesIO(content), mode="r:gz") as archive:
-            archive.extractall(temporary, filter="data")
-        files = [path.relative_to(temporary) for path in sorted(Path(temporary).rglob("*")) if path.is_file()]
-        for path in sorted(files, key=lambda path: path.name == last):
-            (folder / path).parent.mkdir(parents=True, exist_ok=True)
-            Path(temporary, path).replace(folder / path)
+                message |= event_fields(event)
+            if isinstance(event, Outcome) or now >= saved + save_every:
+                saved, (message["files"], message["removed"]) = now, changes.pack()
+            yield message
