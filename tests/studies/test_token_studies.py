@@ -109,7 +109,7 @@ def test_mad_has_a_row_for_every_task_and_source_and_means_when_all_six_are_meas
     assert found["gla, mad-recall: accuracy"].verdict is Verdict.BETTER
     assert found["deltanet, mad-recall: accuracy by lin-attn-bench"].published == "0.999"
     assert "mlstm, mad-recall: accuracy" not in found  # only lin-attn-bench has it
-    assert found["deltanet, mad-recall: accuracy"].reduced.startswith("mad-base: learning_rate 0.001, steps 4000")
+    assert found["deltanet, mad-recall: accuracy"].reduced.startswith("mad-short: learning_rate 0.001, steps 4000")
     assert "steps" not in found["deltanet, mad-memorisation: accuracy"].reduced  # as many as published
     six = [Finished(replace(each.trial, subject=about("deltanet", task)), each.result) for task in TASKS
            for each in known[:5]]  # fmt: skip
