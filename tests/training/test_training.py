@@ -38,6 +38,7 @@ from mnemoscope.training import (
 )
 from mnemoscope.training.bptt import backpropagate
 from mnemoscope.training.metrics_file import MetricsFile
+from mnemoscope.training.setup import cpu_settings
 from tests.slow import SLOW, representatives, slow
 from tests.tasks import data_sets
 
@@ -1120,11 +1121,24 @@ def test_the_treatment_of_denormals_is_restored(flush, tmp_path):
     try:
         if not torch.set_flush_denormal(flush):
             pytest.skip("this CPU cannot flush denormals")
-        run(replace(CONFIG, steps=1), tmp_path, callbacks=[lambda info: seen.append((denormal * 1).item())])
+        config = replace(CONFIG, steps=1, threads=1)
+        run(config, tmp_path, callbacks=[lambda info: seen.append((denormal * 1).item())])
         assert seen == [0.0]
         assert ((denormal * 1).item() == 0.0) == flush
     finally:
         torch.set_flush_denormal(False)
+
+
+def test_threads_that_a_training_starts_do_not_flush_denormal_numbers():
+    """Seven threads: more than any other test has started in this process."""
+    before, denormals = torch.get_num_threads(), torch.full((7 * 40_000,), 1e-30)
+    try:
+        with cpu_settings(7):
+            denormals + 1  # an operation that all threads share
+        torch.set_num_threads(7)
+        assert bool((denormals * 1e-10 != 0).all())
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_the_bar_shows_loss_and_baseline(tmp_path, capsys):

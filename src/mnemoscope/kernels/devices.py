@@ -1,4 +1,4 @@
-"""Devices of a scan: the threads and the denormal numbers of a CPU, and the kernels and the precision of a GPU."""
+"""Devices of a scan: the threads of a CPU, and the kernels and the precision of a GPU."""
 
 from __future__ import annotations
 
@@ -32,28 +32,6 @@ def useful_threads(h: Tensor, outputs: int | None = None) -> Generator[None]:
     finally:
         if few:
             torch.set_num_threads(before)
-
-
-_LEAST, _ONE = 5e-324, 1.0
-"""Their product is 0 if denormal numbers are flushed; variables, so that Python does not multiply in advance."""
-
-
-@contextmanager
-def flushed_denormals() -> Generator[None]:
-    """Count denormal numbers, below 1.2e-38 in float32 and 2.2e-308 in float64, as 0, if torch uses one thread.
-
-    Gradients that vanish over many steps become such numbers, with which processors are many times slower. With several
-    threads nothing changes: those that start here would inherit the setting and keep it.
-    """
-    if torch.get_num_threads() > 1:
-        yield
-        return
-    before = _LEAST * _ONE == 0
-    try:
-        torch.set_flush_denormal(True)
-        yield
-    finally:
-        torch.set_flush_denormal(before)
 
 
 def no_triton(scan: str, device: torch.device) -> str | None:

@@ -22,10 +22,11 @@ from torch import Tensor
 from torch.library import custom_op
 
 from mnemoscope.base.array_types import Bool, Complex, Float, Inexact
+from mnemoscope.base.torch_state import flushed_denormals
 from mnemoscope.kernels import complex_modrelu, small_scan
 from mnemoscope.kernels.activation import ACTIVATIONS, Activation
 from mnemoscope.kernels.complex_modrelu import PAIRED_MODRELU, as_parts, from_parts, real_matrix
-from mnemoscope.kernels.devices import exact_products, flushed_denormals, no_triton, useful_threads
+from mnemoscope.kernels.devices import exact_products, no_triton, useful_threads
 from mnemoscope.kernels.stepping import held_steps, pieces
 
 _DESCRIPTIONS: dict[str, Activation] = {**ACTIVATIONS, PAIRED_MODRELU.name: PAIRED_MODRELU}

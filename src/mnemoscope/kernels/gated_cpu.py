@@ -24,8 +24,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from mnemoscope.base.torch_state import flushed_denormals
 from mnemoscope.kernels.activation import ACTIVATIONS
-from mnemoscope.kernels.devices import flushed_denormals, useful_threads
+from mnemoscope.kernels.devices import useful_threads
 from mnemoscope.kernels.stepping import held_steps, pieces
 
 

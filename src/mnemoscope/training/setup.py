@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple, get_args
@@ -10,7 +9,7 @@ from typing import Any, NamedTuple, get_args
 import torch
 from torch.optim import Optimizer
 
-from mnemoscope.base.torch_state import present_threads
+from mnemoscope.base.torch_state import flushed_denormals, present_threads
 from mnemoscope.cells import Model
 from mnemoscope.config.run_config import RunConfig
 from mnemoscope.tasks import Split, Task
@@ -69,25 +68,18 @@ def set_up(
 
 @contextmanager
 def cpu_settings(threads: int | None) -> Generator[None]:
-    """Use so many CPU threads (None: as before), and treat denormal numbers as 0 in this thread, inside the context.
+    """Use so many CPU threads (None: as before), and with one thread treat denormal numbers as 0, inside the context.
 
-    Some CPUs compute many times slower with denormals, and a converged network is full of them: a quarter of Adam's
-    moments for an encoder with a saturated softmax, for example. On x86, a step of a Turing machine that has unlearned
-    its task takes four times as long.
+    A converged network is full of denormal numbers: a quarter of Adam's moments for an encoder with a saturated
+    softmax, for example. On x86, a step of a Turing machine that has unlearned its task takes four times as long.
     """
-    threads_before, flush_before = present_threads(), _flushes_denormals()
-    torch.set_num_threads(threads_before if threads is None else threads)
-    torch.set_flush_denormal(True)
+    before = present_threads()
+    torch.set_num_threads(before if threads is None else threads)
     try:
-        yield
+        with flushed_denormals():
+            yield
     finally:
-        torch.set_num_threads(threads_before)
-        torch.set_flush_denormal(flush_before)
-
-
-def _flushes_denormals() -> bool:
-    """Whether this thread treats denormal numbers as 0, measured because torch does not report its setting."""
-    return sys.float_info.min / 2 == 0.0
+        torch.set_num_threads(before)
 
 
 def _build(config: RunConfig, group: ProcessGroup, loggers: list[Callback], progress: bool) -> Setup:
