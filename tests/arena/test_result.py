@@ -160,6 +160,8 @@ def test_a_table_is_written_between_the_marks_of_a_page(tmp_path):
     page.write_text(f"Before.\n{MARKS[0]}an earlier table{MARKS[1]}\nAfter.\n")
     write_markdown(page, found)
     assert page.read_text() == f"Before.\n{MARKS[0]}\n{table_as_markdown(found)}\n{MARKS[1]}\nAfter.\n"
+    new = write_markdown(tmp_path / "new.md", found)
+    assert new.read_text() == f"{MARKS[0]}\n{table_as_markdown(found)}\n{MARKS[1]}\n"
     assert "| gru | 0.80 (1 of 2) | 8 | 0.90 | – |" in table_as_markdown(found, short=True)
 
 

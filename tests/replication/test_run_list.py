@@ -235,7 +235,7 @@ def test_the_status_has_the_time_of_what_is_left(place, engine, monkeypatch, cap
     capsys.readouterr()
     assert main(["replicate", "--status"]) == 0
     assert "5 more have finished in runs; `mnemoscope replicate --collect`" in capsys.readouterr().err
-    (place / "results" / run_status.FILE).write_text("old")
+    (place / "results" / run_status.FILE).write_text("old".join(run_status.MARKS) + "\n")
     assert main(["replicate", "--collect"]) == 0
     first, second, total = status_table(find_status(planned(), "results"))
     assert first["trials"] == "gru 8"
@@ -253,6 +253,9 @@ def test_the_status_has_the_time_of_what_is_left(place, engine, monkeypatch, cap
     assert printed.out.splitlines()[-1].split()[:3] == ["all", "5", "1"]
     assert "more have finished" not in printed.err
     assert (place / "runs.md").read_text() == text
+    (place / "notes.md").write_text("by hand")
+    assert main(["replicate", "--markdown", "notes.md"]) == 2
+    assert "notes.md has no place for the text" in capsys.readouterr().err
     assert main(["replicate", "--status", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)[0]["decides"] == "the corners of the cube"
 

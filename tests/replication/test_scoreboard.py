@@ -378,7 +378,8 @@ def test_the_command_reads_results_and_reports_unreadable_files(tmp_path, capsys
     for name, reason in (("copy-200", "JSON"), ("denoise", "cannot be read"), ("tremolo", "no study")):
         assert reason in next(line for line in error.splitlines() if name in line)
     assert {each.name for each in tmp_path.iterdir()} == {"results"}  # only requested files are written
-    assert main(["scoreboard", "--results", "results", "--markdown", "board.md"]) == 0
+    for _ in range(2):  # the second call replaces the tables of the first
+        assert main(["scoreboard", "--results", "results", "--markdown", "board.md"]) == 0
     assert "](results/fisher-table.cpu.json)" in (tmp_path / "board.md").read_text()
     assert not (tmp_path / "scoreboard.html").exists()
 

@@ -6,21 +6,16 @@ from pathlib import Path
 
 from mnemoscope.arena.cell import CONFIDENCE, ArenaCell
 from mnemoscope.arena.result import ArenaTable
-from mnemoscope.base.files import write_between, write_output
+from mnemoscope.base.files import write_marked
 
 SPACE = "\N{NO-BREAK SPACE}"
 MARKS = ("<!-- arena -->", "<!-- end of arena -->")
-"""Marks around a table in a page with other content."""
+"""Marks around the table in a file that may have other content too."""
 
 
 def write_markdown(path: str | Path, table: ArenaTable) -> Path:
-    """Write the table as Markdown, between the marks of a file that has them, and return the path."""
-    path, text = Path(path), table_as_markdown(table)
-    if path.is_file() and MARKS[0] in path.read_text(encoding="utf-8"):
-        write_between(path, MARKS, f"\n{text}\n")
-    else:
-        write_output(path, f"{text}\n".encode())
-    return path
+    """Write the table as Markdown into a new file, or between the marks of an existing one, and return the path."""
+    return write_marked(path, MARKS, table_as_markdown(table))
 
 
 def table_as_markdown(table: ArenaTable, short: bool = False) -> str:

@@ -57,8 +57,24 @@ def write_between(path: str | Path, marks: tuple[str, str], text: str) -> None:
     before, begin, rest = path.read_text(encoding="utf-8").partition(marks[0])
     _, end, after = rest.partition(marks[1])
     if not begin or not end:
-        raise ValueError(f"{path} has no place for the text: it must have the marks {marks[0]} and {marks[1]}.")
+        raise ValueError(
+            f"{path} has no place for the text: it must have the marks {marks[0]} and {marks[1]}, between which it is "
+            f"written. Add them, or name another file."
+        )
     write_output(path, f"{before}{begin}{text}{end}{after}".encode())
+
+
+def write_marked(path: str | Path, marks: tuple[str, str], text: str) -> Path:
+    """Write a text between two marks into a new file, or between those of an existing one, and return the path.
+
+    An existing file without the marks is refused: somebody may have written it by hand.
+    """
+    path = Path(path)
+    if path.is_file():
+        write_between(path, marks, f"\n{text}\n")
+    else:
+        write_output(path, f"{marks[0]}\n{text}\n{marks[1]}\n".encode())
+    return path
 
 
 def open_unlinked(path: Path, flags: int) -> BinaryIO:

@@ -30,7 +30,7 @@ class RunArena:
         mnemoscope arena tiny                                  # an example: a minute on one core
         mnemoscope arena mine.toml --networks gru lstm         # your arena, some of its networks
         mnemoscope arena memory --minutes 9 --processes 30     # a slice; the same command continues it
-        mnemoscope arena memory --status                       # what is done, what is left, and its device time
+        mnemoscope arena memory --status                       # what is done, what is left, and its time
         mnemoscope arena memory --collect                      # merge finished runs into results/arena/memory.json
         mnemoscope arena memory --page arena.html              # the table, fronts and learning curves as a page
         mnemoscope arena tiny --cards                          # the memory card of every network, linked by the page
@@ -74,8 +74,8 @@ class RunArena:
     """Run nothing; make the memory card of every network that has a run in --root, in a folder `cards` next to the
     page, and write the page, by default <root>/arenas/<name>/page.html."""
     markdown: Path | None = None
-    """Run nothing; write the table as Markdown to this file, between its marks <!-- arena --> and
-    <!-- end of arena --> if it has them."""
+    """Run nothing; write the table as Markdown to this file: a new one, or one with the marks <!-- arena --> and
+    <!-- end of arena -->, between which it is written."""
     figure: Path | None = None
     """Run nothing; draw the table in this file, such as arena.png or arena.svg."""
     json: bool = False

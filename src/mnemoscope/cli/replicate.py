@@ -50,7 +50,8 @@ class Replicate:
     status: bool = False
     """Run nothing; print what is done and what is left."""
     markdown: Path | None = None
-    """Run nothing; write what is done and what is left to this file."""
+    """Run nothing; write what is done and what is left to this file: a new one, or one with the marks <!-- runs --> and
+    <!-- end of runs -->, between which it is written."""
     json: bool = False
     """Print the result as JSON."""
 

@@ -96,7 +96,8 @@ class Scoreboard:
     output: Path | None = None
     """Where to write the page; by default scoreboard.html, unless --markdown, --summary or --pages is given."""
     markdown: Path | None = None
-    """Where to write the Markdown table."""
+    """Where to write the tables as Markdown: a new file, or one with the marks <!-- tables of the scoreboard --> and
+    <!-- end of the tables -->, between which they are written."""
     summary: Path | None = None
     """Markdown file, such as README.md, in which a sentence with the counts replaces the text between
     <!-- scoreboard --> and <!-- end of scoreboard -->."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mnemoscope.base.files import write_output
+from mnemoscope.base.files import write_marked
 from mnemoscope.replication.results import results_file, stored_trials
 from mnemoscope.replication.run_list import PlannedRun
 from mnemoscope.replication.study import Finished
@@ -28,6 +28,8 @@ SHOWN = 6
 """Names of trials in a cell of the table."""
 FILE = "RUNS.md"
 """File of the status in the folder of results."""
+MARKS = ("<!-- runs -->", "<!-- end of runs -->")
+"""Marks around the status in a Markdown file."""
 COMMAND = "mnemoscope replicate --markdown results/RUNS.md"
 LEAD = (
     "The trials of [run_list.toml](run_list.toml), in order: first those that decide rows of the "
@@ -114,12 +116,11 @@ def status_table(status: Sequence[RunStatus]) -> list[dict[str, str]]:
 
 
 def write_status(path: str | Path, status: Sequence[RunStatus]) -> Path:
-    """Write the status as a Markdown table."""
+    """Write the status as a table into a new Markdown file, or between the marks of an existing one."""
     lines = ["# Runs", "", _totals(status), "", LEAD, "", f"Written by `{COMMAND}`.", ""]
     cells = [HEADINGS, ["---"] * len(HEADINGS), *(row.values() for row in status_table(status))]
     lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in cells]
-    write_output(Path(path), ("\n".join(lines) + "\n").encode())
-    return Path(path)
+    return write_marked(path, MARKS, "\n".join(lines))
 
 
 def _totals(status: Sequence[RunStatus]) -> str:

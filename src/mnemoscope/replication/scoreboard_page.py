@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mnemoscope import registry
-from mnemoscope.base.files import write_between, write_output
+from mnemoscope.base.files import write_between, write_marked, write_output
 from mnemoscope.registry.citations import short_name
 from mnemoscope.replication.results import PresetResults
 from mnemoscope.replication.scoreboard import THIS_PROJECT, Line, Scoreboard, counts
@@ -19,8 +19,10 @@ from mnemoscope.store import StoredResults
 
 HEADINGS = ("quantity", "published", "agreement", "ours", "networks", "verdict", "source", "command")
 COMMAND = "mnemoscope scoreboard --root None --markdown SCOREBOARD.md"
-MARKS = ("<!-- scoreboard -->", "<!-- end of scoreboard -->")
+COUNTS = ("<!-- scoreboard -->", "<!-- end of scoreboard -->")
 """Marks around the counts in a Markdown file that has other content too."""
+TABLES = ("<!-- tables of the scoreboard -->", "<!-- end of the tables -->")
+"""Marks around the tables in a Markdown file."""
 LEAD = (
     "Each line has one published number or statement, the range of measured values that agree with it, and the "
     "measurement of the preset nearest to it. The networks are those within the range, of all that were measured, with "
@@ -87,7 +89,7 @@ def write_scoreboard(path: str | Path, board: Scoreboard) -> Path:
 
 
 def write_markdown(path: str | Path, board: Scoreboard) -> Path:
-    """Write the tables as one Markdown file, with relative links to the results."""
+    """Write the tables into a new Markdown file, or between the marks of one, with relative links to the results."""
     path = Path(path)
     rule = "[How a verdict is reached](docs/verdicts.md) explains the rule."
     lines = ["# Scoreboard", "", board.summary(), "", f"{LEAD} {rule}", "", f"Written by `{COMMAND}`.", ""]
@@ -100,12 +102,12 @@ def write_markdown(path: str | Path, board: Scoreboard) -> Path:
             lines += [f"- [{progress}]({target}): `{command}`" for progress, command, target in study.runs]
             lines += [] if study.runs else [f"- never run: `mnemoscope study {study.name}`"]
             lines += ["", *_table(HEADINGS, [_cells(line, target) for line, target in study.lines])]
-    return _write(path, "\n".join(lines) + "\n")
+    return write_marked(path, TABLES, "\n".join(lines))
 
 
 def write_summary(path: str | Path, board: Scoreboard) -> Path:
     """Write the counts between the marks `<!-- scoreboard -->` and `<!-- end of scoreboard -->` of a Markdown file."""
-    write_between(path, MARKS, board.headline())
+    write_between(path, COUNTS, board.headline())
     return Path(path)
 
 
