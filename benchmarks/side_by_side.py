@@ -18,14 +18,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 
 import mnemoscope as ms
 from common import command, folder, option_parser, write_json
 from mnemoscope.config import PRESETS, RunConfig
+from mnemoscope.engines.shared_gpu import multi_process_service
 from mnemoscope.training import StepInfo
 
 RELRNN = RunConfig(
@@ -73,8 +73,8 @@ def main() -> None:
     if options.worker:
         _work(options.worker, options.seed, options.device, options.seconds)
         return
-    with _multi_process_service() if options.mps else tempfile.TemporaryDirectory():
-        rows = [_measure(name, number, options) for name in options.trainings for number in options.processes]
+    with multi_process_service() if options.mps else nullcontext({}) as service:
+        rows = [_measure(name, number, options, service) for name in options.trainings for number in options.processes]
     chosen = "" if options.trainings == [*TRAININGS] else "".join(f"_{name}" for name in options.trainings)
     results, name = folder(options.keep), f"side_by_side_{options.device}{'_mps' if options.mps else ''}{chosen}"
     write_json(results / f"{name}.json", seconds=options.seconds, rows=[asdict(row) for row in rows])
@@ -82,14 +82,14 @@ def main() -> None:
     print(_table(rows, options.seconds))
 
 
-def _measure(name: str, number: int, options: argparse.Namespace) -> Measurement:
+def _measure(name: str, number: int, options: argparse.Namespace, service: Mapping[str, str]) -> Measurement:
     arguments = ["--worker", name, "--device", options.device, "--seconds", str(options.seconds)]
     workers = [
         subprocess.Popen(
             [sys.executable, __file__, *arguments, "--seed", str(seed)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            env={**os.environ, **service, "OMP_NUM_THREADS": "1"},
             text=True,
         )
         for seed in range(number)
@@ -137,23 +137,6 @@ def _work(name: str, seed: int, device: str, seconds: float) -> None:
 
     with tempfile.TemporaryDirectory() as root:
         ms.train(config, root, progress=False, callbacks=[watch])
-
-
-@contextmanager
-def _multi_process_service() -> Generator[None]:
-    """Run NVIDIA's Multi-Process Service inside the context."""
-    with tempfile.TemporaryDirectory() as home:
-        pipes = {name: str(Path(home, name)) for name in ("CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY")}
-        for path in pipes.values():
-            Path(path).mkdir()
-        os.environ.update(pipes)
-        subprocess.run(["nvidia-cuda-mps-control", "-d"], check=True)
-        try:
-            yield
-        finally:
-            subprocess.run(["nvidia-cuda-mps-control"], input="quit\n", text=True, check=True)
-            for name in pipes:
-                del os.environ[name]
 
 
 def _table(rows: list[Measurement], seconds: float) -> str:

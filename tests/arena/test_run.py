@@ -391,7 +391,7 @@ def test_a_part_of_an_arena_hides_and_drops_nothing(arena_file, capsys):
         (["nowhere.toml"], "There is no file nowhere.toml."),
         (["mine.toml", "--networks", "gur"], "The arena has no network 'gur'. Did you mean 'gru'?"),
         (["mine.toml", "--status", "--tasks", "parity"], "--networks and --tasks choose what to run"),
-        (["mine.toml", "--engine", "here", "--processes", "3"], "--processes is for the engine local"),
+        (["mine.toml", "--engine", "here", "--processes", "3"], "--processes and --share-gpu are for the engine local"),
     ],
 )
 def test_a_wrong_request_is_explained(words, message, capsys):

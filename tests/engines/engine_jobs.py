@@ -23,6 +23,11 @@ def write(root, number, wait=0.0, folder="."):
     write_atomically(done, os.environ["OMP_NUM_THREADS"].encode())
 
 
+def note(root, variable):
+    """Write the value of an environment variable."""
+    Path(root, variable).write_text(os.environ[variable])
+
+
 def fail(root, words):
     print("before it fails")
     raise ValueError(words)

@@ -17,10 +17,11 @@ import mnemoscope
 from mnemoscope.base import progress
 from mnemoscope.base.files import TEMPORARY_PREFIX
 from mnemoscope.base.progress import Bar, redirect_progress
-from mnemoscope.engines import Job, Local, Outcome, Progress, build_engine, local
+from mnemoscope.engines import Job, Local, Outcome, Progress, build_engine, local, shared_gpu
 from mnemoscope.engines.folder_transfer import FolderChanges, pack_folder, unpack_folder
 from mnemoscope.engines.local import available_cores
 from mnemoscope.engines.ray_cluster import _check_reachable, _run_on_node
+from mnemoscope.engines.shared_gpu import CONTROL
 from mnemoscope.replication import run_study
 from tests.slow import SLOW, after
 
@@ -61,6 +62,45 @@ def test_every_job_runs_and_the_cores_are_divided(tmp_path):
     assert not any(outcome.error for outcome in outcomes)
     written = {path.name: path.read_text() for path in tmp_path.iterdir() if path.name != "begun"}
     assert written == {str(n): str(max(1, available_cores() // 2)) for n in range(6)}
+
+
+def write_control(folder, monkeypatch, fails_on="nothing"):
+    """Put a program in the place of NVIDIA's, which notes how it is called, and leaves a process that runs on."""
+    program, calls = folder / CONTROL, folder / "calls"
+    program.write_text(
+        f"""#!/bin/sh
+read line
+echo "$1$line, pipes $([ -d "$CUDA_MPS_PIPE_DIRECTORY" ] && echo there)" >> {calls}
+[ "$1" = -d ] && sleep 8 &
+[ "$1$line" = "{fails_on}" ] && echo "no device" && exit 3
+exit 0
+"""
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    return calls
+
+
+def test_jobs_that_share_a_gpu_find_the_service_which_ends_after_them(tmp_path, monkeypatch):
+    calls = write_control(tmp_path, monkeypatch)
+    monkeypatch.setattr(shared_gpu, "PATIENCE", 4.0)  # less than the process that is left runs: nobody waits for it
+    (outcome,) = ended(Local(1, share_gpu=True), [job("note", root=tmp_path, variable="CUDA_MPS_PIPE_DIRECTORY")])
+    assert outcome.error is None
+    folder = Path((tmp_path / "CUDA_MPS_PIPE_DIRECTORY").read_text())
+    assert folder.is_absolute()
+    assert not folder.exists()
+    assert calls.read_text().splitlines() == [f"{call}, pipes there" for call in ("-d", "get_server_list", "quit")]
+    assert "CUDA_MPS_PIPE_DIRECTORY" not in os.environ
+
+
+def test_a_service_that_cannot_start_is_reported(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(RuntimeError, match=f"there is no {CONTROL} here"):
+        ended(Local(1, share_gpu=True), [])
+    monkeypatch.undo()
+    write_control(tmp_path, monkeypatch, fails_on="get_server_list")
+    with pytest.raises(RuntimeError, match="get_server_list failed with exit code 3: no device"):
+        ended(Local(1, share_gpu=True), [])
 
 
 def test_a_failing_or_crashing_job_affects_no_other(tmp_path):

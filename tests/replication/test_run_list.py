@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,8 @@ import torch
 from mnemoscope import registry
 from mnemoscope.base.reading import read_json
 from mnemoscope.cli import main
-from mnemoscope.engines import Outcome
-from mnemoscope.replication import Preset, run_status, time_slices
+from mnemoscope.engines import Local, Outcome
+from mnemoscope.replication import Preset, run_status
 from mnemoscope.replication.collecting import collect_results
 from mnemoscope.replication.run_list import read_run_list
 from mnemoscope.replication.run_status import find_status, status_table, write_status
@@ -36,11 +37,12 @@ def measured(trial, folder, progress):
     return {"loss": 0.1, "accuracy": 0.9, "points": 27, "unstable": {"0": 8}, "index_sum": 1, "seconds": 60.0}
 
 
-class FakeEngine:
+class FakeEngine(Local):
     """Run jobs in this process; `states` has those that are interrupted or fail, by name."""
 
-    def __init__(self, states, processes):
-        self.states, self.processes, self.started = states, processes, []
+    def __init__(self, states, *arguments, **options):
+        super().__init__(*arguments, **options)
+        self.states, self.started = states, []
 
     def events(self, jobs, seconds):
         for job in jobs:
@@ -71,7 +73,7 @@ def place(tmp_path, monkeypatch):
 def engine(monkeypatch):
     """Return the states of the fake engine, by the names of the trials."""
     states = {}
-    monkeypatch.setattr(time_slices, "Local", lambda processes: FakeEngine(states, processes))
+    monkeypatch.setattr("mnemoscope.engines.Local", partial(FakeEngine, states))
     return states
 
 

@@ -29,7 +29,7 @@ class RunArena:
 
         mnemoscope arena tiny                                  # an example: a minute on one core
         mnemoscope arena mine.toml --networks gru lstm         # your arena, some of its networks
-        mnemoscope arena memory --minutes 9 --processes 30     # a slice; the same command continues it
+        mnemoscope arena memory --minutes 9 --processes 30 --share-gpu    # a slice; the same command continues it
         mnemoscope arena memory --status                       # what is done, what is left, and its time
         mnemoscope arena memory --collect                      # merge finished runs into results/arena/memory.json
         mnemoscope arena memory --page arena.html              # the table, fronts and learning curves as a page
@@ -53,6 +53,9 @@ class RunArena:
     it, the command ends when everything is done."""
     processes: int | None = None
     """Number of trainings that run simultaneously with the engine local; by default one per core."""
+    share_gpu: bool = False
+    """With the engine local: start NVIDIA's Multi-Process Service, so that trainings use a GPU at the same time instead
+    of in turns."""
     engine: Literal["local", "ray", "slurm", "here"] = "local"
     """Where to run, as in `mnemoscope study`."""
     engine_options: dict[str, Option] = field(default_factory=dict)
@@ -125,11 +128,13 @@ class RunArena:
 
         check_report_extra()  # the page comes last
         options = dict(self.engine_options)
+        if self.engine != "local" and (self.processes is not None or self.share_gpu):
+            raise ValueError(f"--processes and --share-gpu are for the engine local, but the engine is {self.engine}.")
         if self.processes is not None:
             check_whole(1, processes=self.processes)
-            if self.engine != "local":
-                raise ValueError(f"--processes is for the engine local, but the engine is {self.engine}.")
             options["max_jobs"] = self.processes
+        if self.share_gpu:
+            options["share_gpu"] = True
         shown = shows_progress(self.json)
         part = arena.part(self.networks, self.tasks)
         result = run_arena(

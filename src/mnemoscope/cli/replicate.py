@@ -23,7 +23,7 @@ class Replicate:
     results or has finished in --root is not run again. After the minutes, running trainings write a checkpoint, and the
     same command continues them.
 
-        mnemoscope replicate --minutes 9 --processes 16
+        mnemoscope replicate --minutes 9 --processes 16 --share-gpu
         mnemoscope replicate --collect                       # merge finished trials into results/*.json
         mnemoscope replicate --status                        # what is done, what is left, and its device time
         mnemoscope replicate --markdown results/RUNS.md      # the same as a file
@@ -38,6 +38,8 @@ class Replicate:
     """Time after which running trials are interrupted; they then have half a minute to write a checkpoint."""
     processes: int = 1
     """Number of trials that run simultaneously."""
+    share_gpu: bool = False
+    """Start NVIDIA's Multi-Process Service, so that trials use a GPU at the same time instead of in turns."""
     results: Path = RESULTS
     """Folder of the project's results."""
     root: Path = Path("runs")
@@ -69,15 +71,15 @@ class Replicate:
         return self._run_slice()
 
     def _run_slice(self) -> int:
+        from mnemoscope.engines import Local
         from mnemoscope.replication.run_list import read_run_list
         from mnemoscope.replication.time_slices import run_slice
 
         check_whole(1, processes=self.processes)
         planned, shown = read_run_list(self.list, self.studies), shows_progress(self.json)
         report = None if shown or self.json else lambda line: print(printable(line), flush=True)
-        result = run_slice(
-            planned, self.minutes, self.processes, self.results, self.root, progress=shown, report=report
-        )
+        engine = Local(self.processes, share_gpu=self.share_gpu)
+        result = run_slice(planned, self.minutes, engine, self.results, self.root, progress=shown, report=report)
         rows = result.table()
         if self.json:
             print(json.dumps({"runs": rows, "failed": result.failed, "too long": result.too_long}, indent=2))

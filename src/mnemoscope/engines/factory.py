@@ -38,9 +38,9 @@ def build_engine(name: str, options: Mapping[str, Option] | None = None) -> Engi
 
     >>> build_engine("local", {"max_jobs": 3}).max_jobs
     3
-    >>> build_engine("local", {"size": 3})
+    >>> build_engine("local", {"size": 3})  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    ValueError: The engine 'local' has no option 'size'. Its options: max_jobs = None, gpus = 0, cores = None.
+    ValueError: The engine 'local' has no option 'size'. Its options: max_jobs = None, gpus = 0, cores = None, ...
     """
     from mnemoscope.config.options import checked_options  # loads all presets, which a worker process does not need
 

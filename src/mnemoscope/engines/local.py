@@ -11,12 +11,14 @@ import sys
 import tempfile
 import time
 from collections import deque
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import ExitStack
 from math import inf, isinf
 from pathlib import Path
 
 from mnemoscope.base.validation import check_whole
 from mnemoscope.engines.job import Event, Job, Outcome, Progress
+from mnemoscope.engines.shared_gpu import multi_process_service
 
 LOG_LINES = 30
 """Log lines kept in an error report."""
@@ -40,10 +42,13 @@ class Local:
         max_jobs: number of jobs that run simultaneously; None for one per core (or per GPU).
         gpus: number of GPUs that are distributed among the jobs, one GPU per job; 0: all jobs see all GPUs.
         cores: CPU cores that are divided among the jobs; None for all available ones.
+        share_gpu: start NVIDIA's Multi-Process Service, so that jobs use a GPU at the same time instead of in turns.
 
     """
 
-    def __init__(self, max_jobs: int | None = None, gpus: int = 0, cores: int | None = None) -> None:
+    def __init__(
+        self, max_jobs: int | None = None, gpus: int = 0, cores: int | None = None, share_gpu: bool = False
+    ) -> None:
         cores = cores or available_cores()
         if max_jobs is not None:
             check_whole(1, max_jobs=max_jobs)
@@ -52,6 +57,7 @@ class Local:
         self.threads = max(1, cores // self.max_jobs)
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
         self.gpus = (visible.split(",") if visible else [str(n) for n in range(gpus)])[:gpus]
+        self.share_gpu = share_gpu
 
     def events(self, jobs: Sequence[Job], seconds: float | None = None) -> Generator[Event]:
         """Run the jobs, and yield events as they happen: progress now and then, and an `Outcome` for each ended job.
@@ -65,7 +71,9 @@ class Local:
         waiting, running = deque(jobs), set[_Process]()
         free_slots = list(range(self.max_jobs))
         end = inf if seconds is None else time.monotonic() + seconds
-        with selectors.DefaultSelector() as selector:
+        with ExitStack() as stack:
+            service = stack.enter_context(multi_process_service()) if self.share_gpu else {}
+            selector = stack.enter_context(selectors.DefaultSelector())
             try:
                 while True:
                     while waiting and free_slots:
@@ -73,7 +81,7 @@ class Local:
                         if job.least_seconds > end - time.monotonic():
                             continue
                         slot = free_slots.pop(0)
-                        process = _Process(job, slot, self._environment(slot))
+                        process = _Process(job, slot, self._environment(slot, service))
                         running.add(process)
                         selector.register(process.messages, selectors.EVENT_READ, process)
                     if not running:
@@ -93,11 +101,11 @@ class Local:
             finally:
                 _stop(running)
 
-    def _environment(self, slot: int) -> dict[str, str]:
+    def _environment(self, slot: int, service: Mapping[str, str]) -> dict[str, str]:
         settings = {"OMP_NUM_THREADS": str(self.threads), "MKL_NUM_THREADS": str(self.threads)}
         if self.gpus:
             settings["CUDA_VISIBLE_DEVICES"] = self.gpus[slot % len(self.gpus)]
-        return {**os.environ, **settings, **SAFE_PATH}
+        return {**os.environ, **settings, **service, **SAFE_PATH}
 
 
 class _Process:

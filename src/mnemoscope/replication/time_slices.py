@@ -45,7 +45,7 @@ class SliceResult:
 def run_slice(
     planned: Sequence[PlannedRun],
     minutes: float,
-    processes: int,
+    engine: Local,
     results: str | Path | None,
     root: str | Path = "runs",
     *,
@@ -57,7 +57,7 @@ def run_slice(
     Args:
         planned: the run list.
         minutes: time after which running trials are interrupted. They then have half a minute to write a checkpoint.
-        processes: number of trials that run simultaneously.
+        engine: which runs the trials.
         results: folder of results, whose trials are not run again; None: only those in `root` are not.
         root: the trials of a study live in `<root>/studies/<name>/<preset>`, as those of `mnemoscope study`.
         progress: show progress bars.
@@ -74,7 +74,7 @@ def run_slice(
             locks.enter_context(lock_folder(folder, "running a study"))
         display = JobDisplay("replicate", len(jobs), progress)
         to_run = list(jobs.values())
-        result = job_states.follow_jobs(to_run, Local(processes).events(to_run, 60 * minutes), display, report)
+        result = job_states.follow_jobs(to_run, engine.events(to_run, 60 * minutes), display, report)
     states = {key: result.states[job.folder] for key, job in jobs.items()}
     return SliceResult([(each, _count(each, states)) for each in planned], result.failed, _too_long(jobs, minutes))
 

@@ -1,0 +1,59 @@
+"""NVIDIA's Multi-Process Service: kernels of several processes run on one GPU at the same time, not in turns."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+CONTROL = "nvidia-cuda-mps-control"
+"""Program that starts and ends the service."""
+PATIENCE = 60.0
+"""Time that the program has to answer, in seconds."""
+
+
+@contextmanager
+def multi_process_service() -> Generator[dict[str, str]]:
+    """Run the service inside the context, and yield the environment variables of processes that use it.
+
+    The service has its own folder, and ends with the context.
+    """
+    if shutil.which(CONTROL) is None:
+        raise RuntimeError(
+            f"Jobs cannot share the GPU: there is no {CONTROL} here. It comes with NVIDIA's driver on Linux. Without "
+            f"share_gpu, the jobs take turns on the GPU."
+        )
+    with tempfile.TemporaryDirectory(prefix="mps-", ignore_cleanup_errors=True) as home:
+        variables = {name: str(Path(home, name)) for name in ("CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY")}
+        for folder in variables.values():
+            Path(folder).mkdir()
+        _control(variables, "-d")
+        try:
+            _control(variables, command="get_server_list")  # the program answers only if the service runs
+            yield variables
+        finally:
+            _control(variables, command="quit")
+
+
+def _control(variables: Mapping[str, str], *arguments: str, command: str = "") -> None:
+    """Call the program, and give it a command on its standard input."""
+    with tempfile.TemporaryFile() as output:  # no pipe, which the service would inherit and keep open
+        code = subprocess.run(
+            [CONTROL, *arguments],
+            input=f"{command}\n".encode(),
+            stdout=output,
+            stderr=output,
+            env={**os.environ, **variables},
+            timeout=PATIENCE,
+        ).returncode
+        output.seek(0)
+        said = output.read().decode(errors="replace")
+    if code != 0:
+        logs = [path.read_text() for path in sorted(Path(variables["CUDA_MPS_LOG_DIRECTORY"]).iterdir())]
+        reason = "\n".join(text.strip() for text in (said, *logs) if text.strip()) or "it gave no reason"
+        called = " ".join([CONTROL, *arguments]) + (f" < {command}" if command else "")
+        raise RuntimeError(f"{called} failed with exit code {code}: {reason}")
