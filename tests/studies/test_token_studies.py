@@ -9,7 +9,6 @@ from mnemoscope.replication import Verdict
 from mnemoscope.replication.claims import about
 from mnemoscope.replication.reduced_study import ReducedStudy
 from mnemoscope.replication.study import Finished
-from mnemoscope.studies.yang2024.mad import TASKS
 from tests.slow import representatives
 
 STUDIES = [entry.name for entry in registry.studies if isinstance(entry.load(), ReducedStudy)]
@@ -111,14 +110,33 @@ def test_mad_has_a_row_for_every_task_and_source_and_means_when_all_six_are_meas
     assert "mlstm, mad-recall: accuracy" not in found  # only lin-attn-bench has it
     assert found["deltanet, mad-recall: accuracy"].reduced.startswith("mad-short: learning_rate 0.001, steps 4000")
     assert "steps" not in found["deltanet, mad-memorisation: accuracy"].reduced  # as many as published
-    six = [Finished(replace(each.trial, subject=about("deltanet", task)), each.result) for task in TASKS
-           for each in known[:5]]  # fmt: skip
-    mean = next(row for row in study.means(six) if row.claim.quantity == "accuracy")
-    assert (mean.claim.value, mean.verdict) == ("71.8%", Verdict.BETTER)
-    assert study.means(six[5:]) == []
-    diverged = [replace(six[0], result={"parameters": 9, "failed": "NaN"}), *six[1:]]
-    mean = next(row for row in study.means(diverged) if row.claim.quantity == "accuracy")
-    assert (mean.diverged, len(mean.measured), mean.verdict) == (1, 4, Verdict.DIFFERS)
+    mean = found["deltanet, mean of the six tasks: accuracy"]
+    assert (mean.claim.value, mean.verdict, len(mean.measured)) == ("71.8%", Verdict.BETTER, 3)
+    assert mean.judgement.reason.startswith("reduced recipe mad-")
+    lost = next(each for each in known if each.trial.name == "deltanet, mad-recall")
+    rest = [each for each in known if each is not lost]
+    found = {row.quantity: row for row in study.summarise([*rest, replace(lost, result={"failed": "NaN"})])}
+    mean = found["deltanet, mean of the six tasks: accuracy"]
+    assert (mean.diverged, len(mean.measured), mean.verdict) == (1, 2, Verdict.NOT_COMPARED)
+    without = [each for each in known if each.trial.name != "deltanet, mad-recall"]
+    assert "deltanet, mean of the six tasks: accuracy" not in {row.quantity for row in study.summarise(without)}
+
+
+def test_memorisation_is_the_mean_over_all_vocabularies():
+    study = registry.studies.load("mad")
+    known = results(
+        study, "reduced", **{"test macro accuracy": lambda t: 1.0 if t.subject["vocabulary"] is None else 0.4}
+    )
+    memorising = [each for each in known if each.trial.subject.task == "mad-memorisation"]
+    found = {row.quantity: row for row in study.summarise(memorising)}
+    assert len(memorising) == 7 * 6 * 3
+    assert found["deltanet, mad-memorisation: accuracy"].measured == pytest.approx([0.5, 0.5, 0.5])
+    base_only = [each for each in memorising if not each.trial.subject.condition]
+    assert study.summarise(base_only) == []
+    rest = [each for each in memorising if (each.trial.subject["vocabulary"], each.trial.seed) != (512, 0)]
+    assert (
+        len({row.quantity: row for row in study.summarise(rest)}["deltanet, mad-memorisation: accuracy"].measured) == 2
+    )
 
 
 def test_recall_is_judged_by_each_network_and_between_families():

@@ -100,7 +100,7 @@ class ReducedStudy(LearningStudy):
         recipe = self.reduced_recipes_of(trials)
         remark = "; ".join(filter(None, (remark, recipe)))
         row = super().compare(trials, claim, measured, ours, remark, quantity, diverged=diverged)
-        if row.verdict in APART and recipe and not row.judgement.reason:
+        if row.verdict in (*APART, Verdict.BETTER) and recipe and not row.judgement.reason:
             return with_reason(row, f"{REDUCED_RECIPE} {recipe}")
         return row
 
