@@ -1,4 +1,4 @@
-"""Train many networks of the study binding-table at once on a GPU, then measure each as the study does.
+"""Train many networks of the study binding-table at once, then measure each as the study does.
 
 `python tools/train_binding_table.py --root runs "T2, 128 units, L2 0,"` trains the networks of this cell and writes
 their trials; `mnemoscope study binding-table --preset paper --root runs --resume` then summarises all that are there.
@@ -32,7 +32,7 @@ def main() -> None:
     grid = STUDY.trials(preset.settings, preset.seeds if arguments.seeds is None else arguments.seeds)
     chosen = [trial for trial in grid if trial.name.startswith(tuple(arguments.names))]
     missing = [trial for trial in chosen if not trial_file(folder, trial).exists()]
-    for cell, trials in groupby(missing, key=_cell):
+    for cell, trials in groupby(sorted(missing, key=_cell), key=_cell):
         group = [*trials]
         print(f"{cell}: {len(group)} networks", flush=True)
         configs, roots = [RunConfig(**trial.settings) for trial in group], [folder / trial.hash for trial in group]
@@ -43,8 +43,8 @@ def main() -> None:
 
 
 def _cell(trial: Trial) -> str:
-    """Return the task and the size: such networks are trained at once, whatever their L2."""
-    return ", ".join(trial.name.split(", ")[:2])
+    """Return the task, the size and the device: such networks are trained at once, whatever their L2."""
+    return f"{', '.join(trial.name.split(', ')[:2])}, {trial.settings['device']}"
 
 
 if __name__ == "__main__":

@@ -209,7 +209,11 @@ def test_a_claim_that_was_not_run_has_the_device_time_of_the_run_list():
     study = registry.studies.load("denoise")
     preset = study.presets["published"]
     trials = study.trials(preset.settings, (0,))
-    cases = ((1800.0, "", "about 0.5 device hours"), (5_400_000.0, "two months", "1,500 device hours: two months"))
+    queue = "it comes after about 1 device hours of the run list, which this release did not have"
+    cases = (
+        (1800.0, "", f"about 0.5 device hours a seed: {queue}"),
+        (5_400_000.0, "two months", "1,500 device hours a seed: two months"),
+    )
     for seconds, out_of_reach, expected in cases:
         planned = PlannedRun(study, "published", (trials[0],), (0,), seconds, "a row", out_of_reach)
         longer = replace(planned, preset="paper", seconds=2 * seconds)
@@ -220,12 +224,29 @@ def test_a_claim_that_was_not_run_has_the_device_time_of_the_run_list():
         assert {other.judgement.reason for other in others} == {""}
 
 
+def test_only_planned_trials_without_results_delay_a_row():
+    study = registry.studies.load("denoise")
+    first, second, third = study.trials(study.presets["published"].settings, (0,))[:3]
+    planned = [
+        PlannedRun(study, "published", (trial,), (0,), 3600.0, "a row", reason)
+        for trial, reason in ((first, ""), (second, "two months"), (third, ""))
+    ]
+
+    def reason(results):
+        lines = [item.lines[0] for item in make_scoreboard(results, planned).items if item.study == "denoise"]
+        return next(line.judgement.reason for line in lines if line.claim.subject == third.subject)
+
+    assert "after about 1 device hours" in reason([])
+    done = replace(results_of("published"), study=study, rows=[], finished=[Finished(first)])
+    assert reason([done]) == "about 1 device hours a seed"
+
+
 def test_a_contrast_that_was_not_run_has_the_device_time_of_all_its_networks():
     study = registry.studies.load("ablations")
     trials = study.trials(study.presets["paper"].settings, (0,))
     planned = PlannedRun(study, "paper", tuple(trials), (0,), 360.0, "a row")
     items = [item for item in make_scoreboard([], [planned]).items if item.claim is study.claims[0]]
-    assert [item.lines[0].judgement.reason for item in items] == ["about 0.6 device hours"]  # of six networks
+    assert [item.lines[0].judgement.reason for item in items] == ["about 0.6 device hours a seed"]  # of six networks
 
 
 def test_a_row_after_shorter_training_has_the_device_time_of_the_planned_run():
@@ -234,7 +255,7 @@ def test_a_row_after_shorter_training_has_the_device_time_of_the_planned_run():
     judgement = not_compared(Obstacle.SHORTER_TRAINING, "7 iterations; 9 were published")
     short = results_of("paper", replace(row("gru", "matches"), judgement=judgement))
     lines = [line for item in make_scoreboard([short], [planned]).items for line in item.lines if line.results]
-    assert [line.judgement.reason for line in lines] == [f"{judgement.reason}; planned, about 2 device hours"]
+    assert [line.judgement.reason for line in lines] == [f"{judgement.reason}; planned, about 2 device hours a seed"]
     assert stable(short).lines[0].judgement == judgement
 
 

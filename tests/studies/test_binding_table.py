@@ -16,7 +16,11 @@ PAPER = STUDY.presets["paper"]
 
 def test_the_grid_has_twenty_seeds_where_something_is_learned():
     trials = STUDY.trials(PAPER.settings, PAPER.seeds)
-    assert len(trials) == 2 * (16 * 20 + 8 * 2)
+    assert len(trials) == 2 * (16 * 20 + 8 * 2) + 8 * 3
+    on_cpu = [trial for trial in trials if trial.settings["device"] == "cpu"]
+    assert {(trial.seed, trial.settings["weight_decay"], trial.settings["curriculum_score"]) for trial in on_cpu} == {
+        (seed, 0.1, 0.98) for seed in (3, 4, 5)
+    }
     assert all(STUDY.as_published(trial) for trial in trials)
     assert not any(map(STUDY.as_published, STUDY.trials(STUDY.presets["larger-inputs"].settings, (1,))))
     assert not any(map(STUDY.as_published, STUDY.trials(STUDY.presets["cpu"].settings, (1,))))
@@ -70,6 +74,18 @@ def test_each_seed_counts_with_the_better_of_its_trainings():
     assert "stages end at 0.98: last weights 0.7, evaluated epoch 0.998" in accuracy.remark
     assert "3 of 4 networks learned the task, 2 of them" in angle.remark
     assert STUDY.figure(results).axes
+
+
+def test_a_guess_says_something_only_of_a_size_that_learns_another_task():
+    def guessing(seed):
+        trials = STUDY.trials(PAPER.settings, (seed,))
+        trial = next(each for each in trials if each.name == "T2, 64 units, L2 0.1, stages end at 0.98")
+        return replace(finished(0.98, seed, 0.499 + 0.0005 * seed), trial=trial)
+
+    guesses = [guessing(seed) for seed in range(1, 6)]
+    alone, learner = (STUDY.summarise([*guesses, *others])[0] for others in ((), [finished(0.9, 1, 1.0)]))
+    assert alone.judgement.obstacle is Obstacle.CHANCE
+    assert learner.verdict is Verdict.MATCHES  # T3 is learned by as many units
 
 
 def test_means_that_seeds_may_explain_decide_nothing():

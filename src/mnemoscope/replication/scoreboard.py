@@ -308,7 +308,7 @@ def make_scoreboard(results: Sequence[PresetResults], planned: Sequence[PlannedR
         planned: the run list, which has the time that claims without a measurement would take.
 
     """
-    items = []
+    items, planned = [], _with_queue(planned, results)
     for entry in registry.studies:
         study: Study = entry.load()
         of_study = [each for each in results if each.study.name == study.name]
@@ -379,11 +379,33 @@ def _quickest(claim: Claim, planned: Sequence[PlannedRun]) -> PlannedRun | None:
     return replace(longest, seconds=sum(each.seconds for each in entries))
 
 
+def _with_queue(planned: Sequence[PlannedRun], results: Sequence[PresetResults]) -> list[PlannedRun]:
+    """Return the run list, where entries without a reason why they are out of reach say what is left before them."""
+    done = {(each.study.name, each.preset): {one.trial.hash for one in each.finished} for each in results}
+    found, seconds = [], 0.0
+    for each in planned:
+        waits = f"it comes after {_hours(seconds)} of the run list, which this release did not have" if seconds else ""
+        found.append(replace(each, out_of_reach=each.out_of_reach or waits))
+        if not each.out_of_reach:
+            stored = done.get((each.study.name, each.preset), set())
+            seconds += each.seconds * sum(trial.hash not in stored for trial in each.trials)
+    return found
+
+
 def _device_time(planned: PlannedRun) -> str:
-    """Return the device time of a trial, and why it is out of reach."""
-    hours = planned.seconds / 3600
-    time = f"about {hours:.2g} device hours" if hours < 10 else f"{hours:,.0f} device hours"
+    """Return the device time of one seed, and why it is out of reach."""
+    time = f"{_hours(planned.seconds)} a seed"
     return f"{time}: {planned.out_of_reach}" if planned.out_of_reach else time
+
+
+def _hours(seconds: float) -> str:
+    """Return a device time as text.
+
+    >>> _hours(300), _hours(36_000)
+    ('about 0.083 device hours', '10 device hours')
+    """
+    hours = seconds / 3600
+    return f"about {hours:.2g} device hours" if hours < 10 else f"{hours:,.0f} device hours"
 
 
 @cache

@@ -20,6 +20,7 @@ from mnemoscope.base.array_types import Float
 from mnemoscope.base.progress import Bar
 from mnemoscope.base.tensor_files import write_tensors
 from mnemoscope.config.run_config import RunConfig
+from mnemoscope.kernels.devices import flushed_denormals
 from mnemoscope.studies.karuvally2023 import epochs
 from mnemoscope.tasks import Split, VariableBinding
 from mnemoscope.training import build_model, build_task
@@ -246,7 +247,8 @@ def train_stacked(configs: Sequence[RunConfig], roots: Sequence[Path], progress:
     tests = torch.cat([stack.draw(number, "test") for number in range(TEST_BATCHES)], 2).to(stack.device)
     begin, line = perf_counter(), {}
     for step in Bar(range(1, first.steps + 1), desc="stacked", unit="step", disable=not progress):
-        stack.step(step - 1)
+        with flushed_denormals():  # strong L2 shrinks weights to such numbers
+            stack.step(step - 1)
         if step % first.evaluate_every == 0 or step == first.steps:
             horizons = [stack.task.test_horizon] * len(configs)
             measured = (*stack.test(tests, horizons), *(stack.sums / first.evaluate_every).tolist(), stack.stage)

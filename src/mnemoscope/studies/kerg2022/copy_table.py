@@ -7,6 +7,7 @@ from typing import Any
 
 from mnemoscope.config.run_config import RunConfig
 from mnemoscope.replication.study import Preset, Trial
+from mnemoscope.studies.kerg2022 import recall
 from mnemoscope.studies.kerg2022.notation import TINY
 from mnemoscope.studies.kerg2022.recall import (
     FEWER_UPDATES,
@@ -49,6 +50,10 @@ PUBLISHED: Table = {
     "rellstm": {100: 100, 200: 100, 300: 100, 500: 100, 1000: 100, 2000: 100},
 }
 """Percent of the symbols recalled. (MemRNN runs out of memory beyond 100 in the text, at 2,000 in the table.)"""
+
+
+OTHERWISE = ("hidden_size", "batch_size", "clip", "steps", "evaluate_every", "evaluate_batches")
+"""Settings in which the recipe of the source differs from that of expRNN's published code."""
 
 
 class CopyTable(RecallStudy):
@@ -99,6 +104,17 @@ class CopyTable(RecallStudy):
             "limit of 4,000 iterations, which is stored as 15,625: they had solved the task before, at a constant "
             "learning rate, so that the limit changes nothing.",
             {"networks": NETWORKS, "delays": tuple(PUBLISHED["lstm"]), "changes": {"device": "cuda"}},
+            tuple(range(5)),
+        ),
+        "published": Preset(
+            "expRNN and RNN-orth by the recipe of the source: 128 units, learning rate 0.0002, at most 200,000 batches "
+            "of 10, gradients clipped to norm 1; delays up to 500, five seeds, on a CPU.",
+            {
+                "networks": {name: recall.PUBLISHED[name] for name in recall.ON_CPU},
+                "stages": {},
+                "delays": tuple(delay for delay in PUBLISHED["lstm"] if delay <= 500),
+                "changes": {name: getattr(recall.BASE, name) for name in OTHERWISE},
+            },
             tuple(range(5)),
         ),
     }

@@ -37,6 +37,8 @@ PUBLISHED: dict[str, dict[str, Any]] = {
 """Recipes of Kerg, B.4 Table 3 (copy): learning rate 0.0002 for all. The table lacks MemRNN and RelLSTM, which are
 trained as RelRNN, and h-detach and SAB, which are trained as LSTM. The rate of the orthogonal part is from expRNN's
 published code."""
+ON_CPU = ("exprnn", "rnn-orth")
+"""Networks that learn by the published recipe in some thousand iterations of milliseconds, on a CPU."""
 _ORTHOGONAL = {
     "optimiser": "rmsprop",
     "learning_rate": 1e-3,
