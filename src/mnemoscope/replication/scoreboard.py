@@ -380,7 +380,7 @@ def _quickest(claim: Claim, planned: Sequence[PlannedRun]) -> PlannedRun | None:
 
 
 def _with_queue(planned: Sequence[PlannedRun], results: Sequence[PresetResults]) -> list[PlannedRun]:
-    """Return the run list, where entries without a reason why they are out of reach say what is left before them."""
+    """Return the run list; an entry without a reason why it is out of reach gets the time of the runs before it."""
     done = {(each.study.name, each.preset): {one.trial.hash for one in each.finished} for each in results}
     found, seconds = [], 0.0
     for each in planned:

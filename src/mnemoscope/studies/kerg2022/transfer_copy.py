@@ -19,7 +19,7 @@ from mnemoscope.training import evaluate_tasks, load_model
 NETWORKS = {name: at_delay(name, {**as_many_sequences(64), **network}, 100) for name, network in OURS.items()}
 """Our recipes, until a network has solved the task or has seen as many sequences as published."""
 RECIPES = {about("exprnn", iterations=20_000): {**PUBLISHED["exprnn"], "steps": 20_000, "target_score": None}}
-"""Training that goes on after the task is solved: it might explain why the published expRNN recalls more."""
+"""Training that continues after the task is solved: it might explain why the published expRNN recalls more."""
 TIMES_AS_LONG = (1, 2, 4, 20, 50)
 """Test delays, as multiples of the training delay."""
 TABLE: Table = {
