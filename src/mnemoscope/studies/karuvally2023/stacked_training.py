@@ -19,8 +19,8 @@ from torch import Tensor
 from mnemoscope.base.array_types import Float
 from mnemoscope.base.progress import Bar
 from mnemoscope.base.tensor_files import write_tensors
+from mnemoscope.base.torch_state import flushed_denormals
 from mnemoscope.config.run_config import RunConfig
-from mnemoscope.kernels.devices import flushed_denormals
 from mnemoscope.studies.karuvally2023 import epochs
 from mnemoscope.tasks import Split, VariableBinding
 from mnemoscope.training import build_model, build_task
