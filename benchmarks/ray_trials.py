@@ -26,6 +26,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from common import folder, option_parser, write_json
+from mnemoscope.base.lazy_imports import import_extra
 
 NODES = 2
 """Nodes of the cluster, each with one core."""
@@ -74,11 +75,10 @@ def start_processes(number: int) -> dict[str, float]:
 
 def run_on_cluster(address: str, number: int) -> dict[str, float]:
     """Return the times of empty tasks of Ray and of empty trials, and the driver's CPU time."""
-    import ray  # type: ignore
-
     from mnemoscope.engines import Job, Outcome
     from mnemoscope.engines.ray_cluster import Ray
 
+    ray = _ray()
     ray.init(address, log_to_driver=False)
     while sum(node["Alive"] for node in ray.nodes()) < NODES:
         time.sleep(0.1)
@@ -109,10 +109,9 @@ def run_on_cluster(address: str, number: int) -> dict[str, float]:
 
 def wait_among(address: str, repeats: int = 200) -> dict[str, float]:
     """Return the driver's time to ask which of the submitted jobs has an event, as the engine does."""
-    import ray  # type: ignore
-
     from mnemoscope.engines.ray_cluster import WAITING
 
+    ray = _ray()
     ray.init(address, log_to_driver=False)
     task, row = ray.remote(num_cpus=1, num_returns="streaming")(_rest), {}
     for gpus in (1, 100, 1000, 10_000):
@@ -125,6 +124,10 @@ def wait_among(address: str, repeats: int = 200) -> dict[str, float]:
             ray.cancel(each, force=True)
     ray.shutdown()
     return row
+
+
+def _ray() -> Any:
+    return import_extra("ray", "ray", "This benchmark needs")
 
 
 def _rest() -> Generator[None]:

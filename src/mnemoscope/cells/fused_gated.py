@@ -114,7 +114,8 @@ def _why_not_torch(xs: Tensor, mask: Tensor | None, weights: _Weights) -> str | 
 
 def _lstm(weights: _Weights, xs: Tensor, state: _Parts, mask: Tensor | None) -> tuple[Tensor, _Parts]:
     bias = weights["bias_ih"] + weights["bias_hh"] if "bias_ih" in weights else None
-    hs, c = lstm_scan(linear(xs, weights["weight_ih"], bias), *state, weights["weight_hh"], mask)
+    h0, c0 = state
+    hs, c = lstm_scan(linear(xs, weights["weight_ih"], bias), h0, c0, weights["weight_hh"], mask)
     return hs, (hs[-1].clone(), c)
 
 
@@ -144,7 +145,8 @@ def _on_cudnn(kind: str, weights: _Weights, xs: Tensor, state: _Parts) -> tuple[
     outputs = []
     for part in xs.split(LONGEST):
         h, c = (*last, None)[:2]
-        output, *last = _Cudnn.apply(sizes, part.contiguous(), h, c, *weights.values())  # pyright: ignore[reportGeneralTypeIssues]
+        found: Any = _Cudnn.apply(sizes, part.contiguous(), h, c, *weights.values())
+        output, *last = found
         outputs.append(output)
     whole = outputs[0] if len(outputs) == 1 else torch.cat(outputs)
     return whole, tuple(part[0].clone() for part in last)

@@ -143,12 +143,12 @@ def _(us: Tensor, h0: Tensor, V: Tensor, activation: str, bias: Tensor | None, m
     return us.new_empty(us.shape)
 
 
-def _save(ctx, inputs: tuple, output: Tensor) -> None:  # noqa: ANN001
+def _save(ctx: Any, inputs: tuple, output: Tensor) -> None:
     _, h0, V, ctx.activation, bias, mask = inputs
     ctx.save_for_backward(output, h0, V, bias, mask)
 
 
-def _backward(ctx, g: Tensor) -> tuple:  # noqa: ANN001
+def _backward(ctx: Any, g: Tensor) -> tuple:
     hs, h0, V, bias, mask = ctx.saved_tensors
     D, dh0, dbias = _adjoint(g, hs, V, ctx.activation, bias, mask)
     dV = None
@@ -188,7 +188,7 @@ def _(left: Tensor, right: Tensor) -> Tensor:
     return left.new_empty(left.shape[1], right.shape[1])
 
 
-def _backward_outer(ctx, g: Tensor) -> tuple[Tensor, Tensor]:  # noqa: ANN001
+def _backward_outer(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor]:
     left, right = ctx.saved_tensors
     return right @ g.mT, left @ g
 
@@ -260,12 +260,12 @@ def _(
     return hs.new_empty(hs.shape), hs.new_empty(hs.shape[1:]), dbias
 
 
-def _save_adjoint(ctx, inputs: tuple, output: tuple) -> None:  # noqa: ANN001
+def _save_adjoint(ctx: Any, inputs: tuple, output: tuple) -> None:
     g, hs, V, ctx.activation, bias, mask = inputs
     ctx.save_for_backward(g, hs, V, bias, mask)
 
 
-def _backward_adjoint(ctx, *given: Tensor) -> tuple:  # noqa: ANN001
+def _backward_adjoint(ctx: Any, *given: Tensor) -> tuple:
     g, hs, V, bias, mask = ctx.saved_tensors
     needed = [ctx.needs_input_grad[position] for position in (0, 1, 2, 4)]
     again = torch.is_grad_enabled()  # third derivatives and above
@@ -274,7 +274,7 @@ def _backward_adjoint(ctx, *given: Tensor) -> tuple:  # noqa: ANN001
         g, hs, V, bias = (_own(x, again) for x in (g, hs, V, bias))
         outputs = _differentiable_adjoint(g, hs, V, _DESCRIPTIONS[ctx.activation], bias, mask)
         outputs, given = (parts if bias is not None else parts[:2] for parts in (outputs, given))
-        wanted = [x for x, need in zip((g, hs, V, bias), needed, strict=True) if need]
+        wanted: list[Any] = [x for x, need in zip((g, hs, V, bias), needed, strict=True) if need]
         found = iter(torch.autograd.grad(outputs, wanted, given, create_graph=again, materialize_grads=True))
     dg, dhs, dV, dbias = (next(found) if need else None for need in needed)
     return dg, dhs, dV, None, dbias, None

@@ -12,6 +12,7 @@ from torch import Tensor
 from mnemoscope.base.array_types import Float, Int
 from mnemoscope.base.validation import check_whole
 from mnemoscope.tasks.bit_task import check_range
+from mnemoscope.tasks.padding import padded_lengths
 from mnemoscope.tasks.task import Batch, GeneratedTask
 
 
@@ -56,9 +57,7 @@ class KeyValueRecall(GeneratedTask):
 
     def lengths_of(self, batch: Batch) -> Int[Tensor, " batch"] | None:
         """Return the number of steps of each sequence, which ends with a query; None if all are equally long."""
-        steps = torch.arange(1, 1 + len(batch.mask), device=batch.mask.device).unsqueeze(1)
-        lengths = torch.where(batch.mask, steps, 0).amax(0)
-        return None if bool((lengths == len(steps)).all()) else lengths
+        return padded_lengths(batch.mask)
 
     @property
     def input_size(self) -> int:

@@ -16,7 +16,8 @@ from mnemoscope.base.suggestions import did_you_mean
 from mnemoscope.base.trial_table import Condition, TrialTable
 from mnemoscope.base.validation import check_whole
 from mnemoscope.tasks.cognitive.figure import draw_trials
-from mnemoscope.tasks.cognitive.timeline import Timeline, Trials, last_counted
+from mnemoscope.tasks.cognitive.timeline import Timeline, Trials
+from mnemoscope.tasks.padding import padded_lengths
 from mnemoscope.tasks.splits import Split, check_batch_request, generator_seed
 from mnemoscope.tasks.task import Batch, GeneratedTask
 
@@ -209,8 +210,7 @@ class TrialTask(GeneratedTask):
 
     def lengths_of(self, batch: Batch) -> Int[Tensor, " batch"] | None:
         """Return the number of steps of each trial, whose last one always counts; None if all are equally long."""
-        lengths = 1 + last_counted(batch.mask)
-        return None if bool((lengths == len(batch.mask)).all()) else lengths
+        return padded_lengths(batch.mask)
 
     def figure(self, trials: Trials | None = None, most: int = 4) -> Figure:
         """Draw inputs and targets of up to `most` trials, with shaded epochs (needs the `report` extra).

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import ClassVar, TypeVar
 
 from mnemoscope.tasks.tokens.task import TokenTask
+
+_FixedLength = TypeVar("_FixedLength", bound="FixedLengthTask")
 
 
 class FixedLengthTask(TokenTask):
@@ -27,5 +29,5 @@ class FixedLengthTask(TokenTask):
     def longest_span(self) -> int:
         return self.length
 
-    def at(self, length: int, /) -> Any:
+    def at(self: _FixedLength, length: int, /) -> _FixedLength:
         return replace(self, length=length)

@@ -6,10 +6,10 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float, Int
+from mnemoscope.tasks.padding import padded_lengths
 from mnemoscope.tasks.splits import Split
 from mnemoscope.tasks.task import Batch, GeneratedTask
 
@@ -55,11 +55,7 @@ class TokenTask(GeneratedTask):
         return None
 
     def lengths_of(self, batch: Batch) -> Int[Tensor, " batch"] | None:
-        if self.padding is None:
-            return None
-        steps = torch.arange(1, 1 + len(batch.inputs), device=batch.inputs.device).unsqueeze(1)
-        lengths = torch.where(batch.inputs == self.padding, 0, steps).amax(0)
-        return None if bool((lengths == len(steps)).all()) else lengths
+        return None if self.padding is None else padded_lengths(batch.inputs != self.padding)
 
     def scores(self, outputs: Float[Tensor, "time batch tokens"], batch: Batch) -> dict[str, float]:
         """Return `accuracy`, the fraction of the counted steps whose token is right."""
