@@ -97,7 +97,6 @@ def test_elementwise_scan_equals_the_recurrence(name, dtype, masked, time, batch
 @pytest.mark.parametrize(("name", "dtype"), KINDS)
 def test_large_steps_in_torch_equal_the_recurrence(name, dtype, masked, monkeypatch):
     monkeypatch.setattr(small_scan, "ONE_THREAD", 0)
-    monkeypatch.setattr(stepping, "SHARED_FROM", 0)
     monkeypatch.setattr(stepping, "PIECE", 1)
     test_elementwise_scan_equals_the_recurrence(name, dtype, masked, 6, 5, 7)
 

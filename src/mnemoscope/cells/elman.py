@@ -9,20 +9,17 @@ from math import inf
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear
 
 from mnemoscope.base.array_types import Complex, Float, Inexact
 from mnemoscope.base.validation import check_whole
 from mnemoscope.cells.cell import Box, Cell, Step
 from mnemoscope.cells.enclosure import Enclosure
-from mnemoscope.cells.fast_path import FastPath, NoFastPath, is_unmodified
+from mnemoscope.cells.fast_path import FastPath, NoFastPath
 from mnemoscope.cells.intervals import function_range
 from mnemoscope.cells.nonlinearities import FusableNonlinearity, Nonlinearity, make_nonlinearity
 from mnemoscope.cells.state import State
 from mnemoscope.connectivity import Connectivity, Dense
 from mnemoscope.kernels import elementwise_scan, linear_scan, linear_scan_pays, no_elementwise_scan
-from mnemoscope.kernels.complex_modrelu import as_parts, from_parts
-from mnemoscope.kernels.elementwise import paired_modrelu_scan
 
 
 class Elman(Cell):
@@ -131,11 +128,6 @@ class Elman(Cell):
         self, phi: str | None, dtype: torch.dtype, xs: Tensor, state: Tensor, mask: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         V, bias = self.connectivity(), getattr(self.phi, "bias", None)
-        if phi == "modrelu" and state.is_complex() and state.device.type == "cpu":
-            us = _parts(self.drive, xs, dtype).to(V.real.dtype)
-            hs = paired_modrelu_scan(us, state, V, bias, mask)
-            states = from_parts(hs)
-            return torch.view_as_real(states).flatten(-2), states[-1].clone()
         us = self.drive(xs)
         if dtype != state.dtype:  # autocast
             state, V = state.to(dtype), V.to(dtype)
@@ -189,16 +181,3 @@ class ComplexLinear(nn.Module):
 
     def forward(self, x: Float[Tensor, "*batch features"]) -> Complex[Tensor, "*batch outputs"]:
         return torch.view_as_complex(self.pairs(x).unflatten(-1, (-1, 2)))
-
-    def parts(self, x: Float[Tensor, "*batch features"]) -> Float[Tensor, "*batch parts"]:
-        """Return the real parts of all outputs, followed by the imaginary parts."""
-        bias = self.pairs.bias
-        weight = self.pairs.weight.unflatten(0, (-1, 2)).transpose(0, 1).flatten(0, 1)
-        return linear(x, weight, None if bias is None else bias.unflatten(0, (-1, 2)).mT.flatten())
-
-
-def _parts(drive: nn.Module, xs: Tensor, dtype: torch.dtype) -> Float[Tensor, "*batch parts"]:
-    """Return the real parts of the drive, followed by its imaginary parts, without complex numbers in between."""
-    if isinstance(drive, ComplexLinear) and all(map(is_unmodified, (drive, drive.pairs), (ComplexLinear, nn.Linear))):
-        return drive.parts(xs)
-    return as_parts(drive(xs).to(dtype))

@@ -23,7 +23,7 @@ def useful_threads(h: Tensor, outputs: int | None = None) -> Generator[None]:
     are included: two sleeping threads take twice as long for dV as one (N = 128, batch 10, 220 steps).
     """
     before = torch.get_num_threads()
-    operations = 2 * h.numel() * (h.shape[-1] if outputs is None else outputs)
+    operations = (8 if h.is_complex() else 2) * h.numel() * (h.shape[-1] if outputs is None else outputs)
     few = h.device.type == "cpu" and before > 1 and operations < SHARED_FROM
     if few:
         torch.set_num_threads(1)

@@ -21,16 +21,12 @@ import torch
 from torch import Tensor
 from torch.library import custom_op
 
-from mnemoscope.base.array_types import Bool, Complex, Float, Inexact
+from mnemoscope.base.array_types import Bool, Float, Inexact
 from mnemoscope.base.torch_state import flushed_denormals
 from mnemoscope.kernels import complex_modrelu, small_scan
 from mnemoscope.kernels.activation import ACTIVATIONS, Activation
-from mnemoscope.kernels.complex_modrelu import PAIRED_MODRELU, as_parts, from_parts, real_matrix
 from mnemoscope.kernels.devices import exact_products, no_triton, useful_threads
 from mnemoscope.kernels.stepping import held_steps, pieces
-
-_DESCRIPTIONS: dict[str, Activation] = {**ACTIVATIONS, PAIRED_MODRELU.name: PAIRED_MODRELU}
-"""The activations of the operators."""
 
 
 def elementwise_scan(
@@ -51,25 +47,7 @@ def elementwise_scan(
     [0.5, 0.25, 0.125]
     """
     _check(us, h0, V, activation, bias)
-    if us.is_complex() and activation == "modrelu" and us.device.type == "cpu":
-        return from_parts(paired_modrelu_scan(as_parts(us), h0, V, bias, mask))
     return _scan(us, h0, V, activation, bias, mask)
-
-
-def paired_modrelu_scan(
-    us: Float[Tensor, "time batch parts"],
-    h0: Complex[Tensor, "batch units"],
-    V: Complex[Tensor, "units units"],
-    bias: Float[Tensor, " units"] | None,
-    mask: Bool[Tensor, "time batch"] | None = None,
-) -> Float[Tensor, "time batch parts"]:
-    """Return the states of complex modReLU on a CPU; parts are the real parts followed by the imaginary parts.
-
-    >>> hs = paired_modrelu_scan(torch.zeros(3, 1, 2), torch.ones(1, 1) + 0j, 0.5j * torch.ones(1, 1), torch.zeros(1))
-    >>> hs[:, 0].tolist()
-    [[0.0, 0.5], [-0.25, 0.0], [0.0, -0.125]]
-    """
-    return _scan(us, as_parts(h0), real_matrix(V), PAIRED_MODRELU.name, bias, mask)
 
 
 def no_elementwise_scan(device: torch.device, dtype: torch.dtype, activation: str) -> str | None:
@@ -120,12 +98,11 @@ def _check(us: Tensor, h0: Tensor, V: Tensor, activation: str, bias: Tensor | No
 def _scan(us: Tensor, h0: Tensor, V: Tensor, activation: str, bias: Tensor | None, mask: Tensor | None) -> Tensor:
     if us.is_cuda:
         return _triton().forward(us, h0, V, activation, bias, mask)
-    phi = _DESCRIPTIONS[activation]
+    phi = ACTIVATIONS[activation]
     with useful_threads(h0), flushed_denormals():
         if small_scan.is_small(h0, phi):
             return small_scan.forward(us, h0, V, phi, bias, mask)
-        if activation == PAIRED_MODRELU.name:
-            assert bias is not None
+        if bias is not None and complex_modrelu.applies(h0, phi):
             return complex_modrelu.forward(us, h0, V, bias, mask)
         hs, h = us.clone(memory_format=torch.contiguous_format), h0
         V_T, apply = V.mT.contiguous(), phi.in_place(h0, bias)
@@ -175,7 +152,7 @@ def _transpose_times(left: Tensor, right: Tensor) -> Tensor:
     large = right.shape[1] >= WIDE and left.numel() * right.shape[1] >= LONG
     if large and left.is_cuda and left.dtype == torch.float32 and exact_products():
         return _outer_products(left.contiguous(), right.contiguous())
-    return left.mT @ right.conj()
+    return (right.mH @ left).mT if right.is_complex() else left.mT @ right  # BLAS has no conj without a transpose
 
 
 @custom_op("mnemoscope::outer_products", mutates_args=(), schema="(Tensor left, Tensor right) -> Tensor")
@@ -210,19 +187,18 @@ def _adjoint(
     g: Tensor, hs: Tensor, V: Tensor, activation: str, bias: Tensor | None, mask: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the gradients of the sums, of h0, and of the bias (without a bias: no numbers)."""
-    phi = _DESCRIPTIONS[activation]
+    phi = ACTIVATIONS[activation]
     if hs.is_cuda:
         D, dh0 = _triton().adjoint(g, hs, V, activation, bias, mask)
         return D, dh0, _bias_gradient(phi, D, hs)
     with useful_threads(hs[0]), flushed_denormals():
-        if activation == PAIRED_MODRELU.name:
-            assert bias is not None
+        if bias is not None and complex_modrelu.applies(hs[0], phi):
             D, dh0, dbias = complex_modrelu.adjoint(g, hs, V, bias, mask)
         elif small_scan.is_small(hs[0], phi):
             D, dh0, dbias = small_scan.adjoint(g, hs, V, phi, bias, mask)
         else:
             D, dh0, dbias = _adjoint_on_cpu(g, hs, V, phi, bias, mask)
-        if phi.stops and not (hs.sum().isfinite() and D.sum().isfinite()):
+        if phi.stops and not (_all_finite(hs) and _all_finite(D)):
             with torch.no_grad():  # infinite or NaN: use formulas in which units that are off block gradients
                 return _differentiable_adjoint(g, hs, V, phi, bias, mask)
         return D, dh0, dbias
@@ -246,6 +222,11 @@ def _adjoint_on_cpu(
             phi.pull_back_(G, *gate)
             later = G if keep is None else G.masked_fill_(keep, 0)
     return D, torch.addmm(carried, D[0], V_conj), _bias_gradient(phi, D, hs)
+
+
+def _all_finite(x: Tensor) -> bool:
+    """Whether the sum of all numbers is finite; torch adds complex numbers more slowly than real ones."""
+    return bool((torch.view_as_real(x) if x.is_complex() else x).sum().isfinite())
 
 
 def _bias_gradient(phi: Activation, D: Tensor, hs: Tensor) -> Tensor:
@@ -272,7 +253,7 @@ def _backward_adjoint(ctx: Any, *given: Tensor) -> tuple:
     with torch.enable_grad(), torch.autocast(hs.device.type, enabled=False):
         # separate graph nodes: hs is a function of V, which must not be counted here
         g, hs, V, bias = (_own(x, again) for x in (g, hs, V, bias))
-        outputs = _differentiable_adjoint(g, hs, V, _DESCRIPTIONS[ctx.activation], bias, mask)
+        outputs = _differentiable_adjoint(g, hs, V, ACTIVATIONS[ctx.activation], bias, mask)
         outputs, given = (parts if bias is not None else parts[:2] for parts in (outputs, given))
         wanted: list[Any] = [x for x, need in zip((g, hs, V, bias), needed, strict=True) if need]
         found = iter(torch.autograd.grad(outputs, wanted, given, create_graph=again, materialize_grads=True))
