@@ -170,6 +170,8 @@ def test_entries_write_numbers_with_units_intervals_and_bounds():
     assert Entry("x", 0.5, "%", 0.25, 0.75, "95%", note="of all").text() == "50.0% (25.0% to 75.0%), of all"
     assert Entry("x", 0.9999, "%").text() == "99.99%"
     assert Entry("x", 0.9999).text() == "0.9999"
+    assert Entry("x", 1 - 1e-7, "%").text() == "99.99%"  # one of many answers is wrong
+    assert Entry("x", 1 - 1e-7).text() == "0.9999"
     assert Entry("x", 12345, "numbers").text() == "12,345 numbers"
     assert Entry("x", 0.123456, "s", bound="at least").text() == "at least 0.123 s"
     assert Entry("x", note="a ring").text() == "a ring"

@@ -90,6 +90,7 @@ def test_a_run_that_did_not_stay_finite_is_named_and_counts_at_chance():
     assert cell.longer == {}
     assert cell.remarks() == ["1 of 2 runs did not stay finite and counts at chance"]
     assert replace(cell, chance=None).accuracies == [0.8, 0.0]
+    assert replace(cell, chance=1.0).skill is None  # nothing is left to remember
     assert "did not stay finite count at chance: gru on parity." in found.summary()
 
 

@@ -31,8 +31,8 @@ def test_leaky_units_and_a_reservoir_of_the_same_weights_are_equal():
     torch.testing.assert_close(ms.scan(cell, xs)[0], ms.scan(reservoir, xs)[0])
 
 
-@pytest.mark.parametrize("leak", [0.1, 0.5])
-def test_noise_has_the_same_deviation_for_every_leak_and_acts_in_training_only(leak):
+@pytest.mark.parametrize("leak", [0.1, 0.5, 1.0])
+def test_noise_has_the_stated_deviation_and_acts_in_training_only(leak):
     torch.manual_seed(0)
     cell = LeakyRNN(1, 1000, leak=leak, noise=0.3).double()
     with torch.no_grad():

@@ -94,11 +94,11 @@ class ArenaCell:
 
     @property
     def skill(self) -> float | None:
-        """Accuracy on a scale on which chance is 0 and no error is 1; None without accuracy or chance.
+        """Accuracy on a scale on which chance is 0 and no error is 1; None without accuracy, or a chance below 1.
 
         It is 0 if no learning rate of the tuning stayed finite.
         """
-        if self.chance is None:
+        if self.chance is None or self.chance == 1:
             return None
         if self.accuracy is None:
             return 0.0 if self.untrainable else None
@@ -141,8 +141,8 @@ class ArenaCell:
     def remarks(self) -> list[str]:
         """Return what a reader must know about the cell besides its numbers."""
         missing = self.expected - len(self.runs)
-        number = "count" if self.diverged > 1 else "counts"
-        counts = f"{number} at 0" if self.chance is None else f"{number} at chance"
+        verb = "count" if self.diverged > 1 else "counts"
+        counts = f"{verb} at 0" if self.chance is None else f"{verb} at chance"
         return [
             *([self.reason] if self.reason else []),
             *([f"{self.diverged} of {len(self.runs)} runs did not stay finite and {counts}"] if self.diverged else []),

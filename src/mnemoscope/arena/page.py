@@ -199,7 +199,8 @@ def _method_section(table: ArenaTable) -> Section:
         f"Tuning budget: every network is trained on every task once with each of the learning rates "
         f"{', '.join(rates)}, with seed {arena.tuning.seed}. The rate with the highest accuracy is used for the seeds "
         f"{', '.join(map(str, arena.seeds))} of the table. Nothing else is tuned.",
-        f"Spread: the {CONFIDENCE}. Runs that do not stay finite count at chance; the remarks name them.",
+        f"Spread: the {CONFIDENCE}. Runs that do not stay finite count at chance, or at 0 if chance is not known; "
+        f"the remarks name them.",
         f"All runs: {shared}.",
     ]
     headings = ("task", "name in mnemoscope", "options", "settings", "longer spans", "chance")

@@ -37,8 +37,9 @@ class LeakyRNN(LeakyUnits):
         gain: spectral radius with which the default W starts, about. Networks that start with small weights find
             solutions with few slow modes; a given connectivity has its own start.
         noise: standard deviation of independent noise in each unit, 0 for none. Its current W r + B u + b gets noise of
-            deviation `noise sqrt(2 / leak)` in each step, so that a unit without recurrence has about the deviation
-            `noise` for every leak (Song et al. 2016). There is noise in training mode only.
+            deviation `noise sqrt(2 / leak)` in each step (Song et al. 2016): a unit of the form "current" without
+            recurrence has the deviation `noise / sqrt(1 - leak / 2)`, which is about `noise` for a small leak. There is
+            noise in training mode only.
 
     >>> cell = LeakyRNN(2, 100)
     >>> cell(torch.zeros(4, 2), cell.initial_state(4)).shape

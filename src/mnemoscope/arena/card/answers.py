@@ -71,11 +71,11 @@ class Entry:
 
 
 def _number(value: float, unit: str) -> str:
-    nearly = 0.9995 <= value < 1  # neither 100.0% nor 1 while an answer is wrong
+    if 0.9995 <= value < 1:  # neither 100% nor 1 while an answer is wrong: further digits are cut off
+        value = min(value, 0.9999)
+        return f"{value:.2%}" if unit == "%" else f"{value:.4f}"
     if unit == "%":
-        return f"{value:.2%}" if nearly else f"{value:.1%}"
-    if nearly:
-        return f"{value:.4f}"
+        return f"{value:.1%}"
     return f"{value:,.0f}" if value == round(value) and abs(value) < 1e9 else format_number(value)
 
 

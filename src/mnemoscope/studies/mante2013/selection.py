@@ -132,7 +132,7 @@ class ManteSelection(LearningStudy):
             for claim in self.claims:
                 values = [_measured(claim.quantity, each.result) for each in good]
                 row = self.row(trials, claim.quantity, values, ".2f", REMARKS.get(claim.quantity, ""))
-                rows.append(_with_cause(row))
+                rows.append(_with_cause(row, trials))
             rows += self._rows_by_descent(trials, good)
         return rows
 
@@ -166,9 +166,13 @@ class ManteSelection(LearningStudy):
         return draw_selection([each.result for each in finite(results)])
 
 
-def _with_cause(row: Row) -> Row:
-    """Return a row of the presets cpu and paper with what the preset causes found about a difference."""
-    if row.claim is None or row.verdict not in APART or not row.quantity.startswith("leaky-rnn:"):
+def _with_cause(row: Row, trials: Sequence[Finished]) -> Row:
+    """Return a row of the preset paper with what the preset causes found about its networks, if they differ."""
+    tested = all(
+        each.trial.name == "leaky-rnn" and each.trial.settings["hidden_size"] == NEAREST["hidden_size"]
+        for each in trials
+    )
+    if row.claim is None or row.verdict not in APART or not tested:
         return row
     return with_reason(row, TESTED[row.claim.quantity]) if row.claim.quantity in TESTED else row
 
@@ -191,7 +195,7 @@ def analyse(model: Model, task: ContextDecision, *, picture: bool = False) -> di
         topology, lifetime = slow_line(dynamics, part, steps)
         shape = {"shape": topology, "held for (ms)": _short(min(lifetime * task.step, LONGEST))}
         contexts[name] = shape | _numbers(linear, task, number, choice) | _evidence(part, number)
-        contexts[name][DESCENDED] = _at_least_speed(dynamics, part, task, choice, number)
+        contexts[name][DESCENDED] = _by_descent(dynamics, part, task, choice, number)
         found.append(linear)
         pictures.append(_picture(part, linear, task, choice))
     rights, lefts = ([_mean(getattr(each, side)) for each in found] for side in ("right", "left"))
@@ -272,7 +276,7 @@ def _numbers(linear: Linearisation, task: ContextDecision, context: int, choice:
     }
 
 
-def _at_least_speed(
+def _by_descent(
     dynamics: Dynamics, part: Recording, task: ContextDecision, choice: Tensor, context: int
 ) -> dict[str, Any] | None:
     """Return the numbers at the slow points that the method of the source finds; None if it finds none."""
