@@ -3,6 +3,7 @@
 import json
 import re
 from dataclasses import replace
+from math import nan
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from mnemoscope.arena.card.amount import how_much
 from mnemoscope.arena.card.answers import QUESTIONS, Entry, Line, not_applicable
 from mnemoscope.arena.card.build import _duration
 from mnemoscope.arena.card.cost import what_it_costs
-from mnemoscope.arena.card.duration import how_long
+from mnemoscope.arena.card.duration import _half_life, how_long
 from mnemoscope.arena.card.failures import how_it_fails
 from mnemoscope.arena.card.figure import page_bytes
 from mnemoscope.arena.card.mechanism import Rest, by_which_mechanism
@@ -311,6 +312,19 @@ def test_padding_is_no_part_of_what_a_card_measures():
     encoded = subject.model.encode(subject.batch.inputs[:, :8]).detach()
     memory = ms.fisher_memory(subject.cell, along=encoded, lengths=lengths[:8])
     assert fisher.value == pytest.approx(float(memory.remaining.nan_to_num(nan=0.0).sum(-1).mean()))
+
+
+@pytest.mark.parametrize(
+    ("curve", "text"),
+    [
+        ([0.1, 0.9, 0.8, 0.2], "2 steps"),
+        ([1.0, 0.4, 0.2, 0.3, 0.6, 0.1], "4 steps, first below half at lag 1"),
+        ([1.0, nan, 0.2, 0.9], "at least 3 steps, the longest lag measured; first below half at lag 2"),
+        ([0.0, nan], "not applicable: Inputs have no effect."),
+    ],
+)
+def test_the_half_life_names_an_effect_that_falls_and_returns(curve, text):
+    assert _half_life("half-life", torch.tensor(curve)).text() == text
 
 
 def test_affine_layers_have_the_memory_of_their_values_and_their_operators():

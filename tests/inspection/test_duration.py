@@ -136,6 +136,14 @@ def test_what_takes_long_is_left_out_with_a_message(monkeypatch):
 
 
 @pytest.mark.usefixtures("undrawn")
+def test_a_small_transformer_is_quick_and_a_long_text_is_not():
+    """It reads its keys and values at every step, and does not compare them by weights again, as MemRNN does."""
+    transformer = ms.networks.causal_transformer(60, 60, depth=2, heads=2)
+    assert cost.is_quick(transformer, 64, 16, QUIET, passes=32)
+    assert not cost.is_quick(transformer, 4096, 16, QUIET, passes=32)
+    assert not cost.is_quick(ms.networks.memrnn(60, 200), 64, 16, QUIET, passes=32)
+
+
 def test_affine_layers_have_a_section_on_their_operators(monkeypatch):
     inputs, network = torch.randn(8, 4, 2), ms.networks.blocks(2, 4, "deltanet", depth=2)
     found = inspect_duration(network, inputs, QUIET, lengths=torch.tensor([8, 8, 5, 8]), wanted=["transitions"].count)

@@ -1,5 +1,6 @@
 """Linear memory capacity: the closed form compared with a slow formula, the measurement with the closed form."""
 
+from math import inf
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import torch
 import mnemoscope as ms
 from mnemoscope.cells import GRU, LSTM, Elman
 from mnemoscope.connectivity import Dense
+from mnemoscope.lenses.capacity.measurement import RIDGES
 from mnemoscope.lenses.capacity.orthonormal_basis import reached_part, takenaka_malmquist
 from mnemoscope.lenses.fisher.stein import UnstableError
 from mnemoscope.studies.renanse2021.nonlinear_capacity import EDGE, STUDY
@@ -216,6 +218,35 @@ def test_the_readout_is_least_squares():
     assert ridged.total < 1e-3
 
 
+def test_the_chosen_ridge_has_the_least_error_on_further_sequences():
+    """Against ridge regressions by normal equations, one delay and one candidate at a time."""
+    torch.manual_seed(0)
+    cell, n, steps, washout, delays = Elman(1, 4, "tanh").double(), 5, 30, 10, 6
+    capacity = ms.measure_memory_capacity(
+        cell, delays=delays, steps=steps, washout=washout, strength=0.5, seed=3, sequences=n, ridge=None
+    )
+    length = washout + delays + steps
+    draws = torch.rand(length, 3 * n, generator=torch.Generator().manual_seed(3), dtype=F64)
+    s = 0.5 * 12**0.5 * (draws - 0.5)
+    fit, test, choose = (s[:, k * n : (k + 1) * n] - s[:, k * n : (k + 1) * n].mean() for k in range(3))
+    with torch.no_grad():
+        X, X_test, X_choose = (ms.scan(cell, each[..., None])[0][-steps:].flatten(0, 1) for each in (fit, test, choose))
+    mean, rows = X.mean(0), steps * n
+    unit = (X - mean).square().sum() / (rows * 4)
+    for k in range(delays):
+        y, y_test, y_choose = (each[length - steps - k : length - k].flatten() for each in (fit, test, choose))
+        best = None
+        for ridge in RIDGES[:-1]:
+            gram = (X - mean).mT @ (X - mean) + ridge * unit * rows * torch.eye(4, dtype=F64)
+            beta = torch.linalg.solve(gram, (X - mean).mT @ (y - y.mean()))
+            chosen_error = (y_choose - y.mean() - (X_choose - mean) @ beta).square().mean()
+            parameters = torch.linalg.solve(gram, (X - mean).mT @ (X - mean)).matrix_power(2).trace()
+            error = (y_test - y.mean() - (X_test - mean) @ beta).square().mean()
+            best = min(best or (inf,), (chosen_error, error * (rows - parameters - 2) / (rows - 2)))
+        best = min(best, ((y_choose - y.mean()).square().mean(), (y_test - y.mean()).square().mean()))
+        assert torch.allclose(capacity.curve[k], 1 - best[1] / y_test.var(correction=0), atol=1e-8)
+
+
 @pytest.mark.parametrize(
     "cell",
     [Elman(1, 8, "tanh"), GRU(2, 8), LSTM(1, 4), torch.nn.LSTM(1, 4, num_layers=2)],
@@ -315,3 +346,5 @@ def test_two_sequences_in_different_attractors_are_an_error():
     assert all("visits other states in the second of two sequences" in error for error in errors)
     assert len(errors) in range(1, 6)  # the first signals have the same sign in about half of the pairs
     assert all(0.5 < total < 2.1 for total in totals)
+    capacity = ms.measure_memory_capacity(cell, delays=5, steps=20, washout=20, sequences=20, ridge=None)
+    assert 0.5 < capacity.total < 2.1  # many sequences visit both attractors

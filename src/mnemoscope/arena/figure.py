@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from itertools import cycle
 from math import ceil, nan
 from statistics import mean
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from mnemoscope.arena.result import ArenaTable
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 COLUMNS = 3
 """Panels next to each other."""
+NAMES_WIDTH = 36
+"""Characters of a line of names above a panel."""
 DARKEST = 1.7
 """Level of the full colour in the table; accuracies stay below, so that their numbers can be read."""
 
@@ -58,7 +61,10 @@ def draw_front(table: ArenaTable, task: str | None = None) -> Figure:
         table.arena.task(task)  # raises on an unknown name
     figure = new_figure(7.2, 4.2)
     axes = figure.add_subplot()
-    _draw_points(axes, table, task, font_size=8)
+    _draw_points(axes, table, task)
+    for name in table.front(task):
+        place = table.points(task)[name]
+        axes.annotate(name, place, (4, 4), textcoords="offset points", color=COLOUR["ink"], fontsize=8)
     axes.set(xlabel="numbers in the state", ylabel="chance is 0, no error is 1" if task is None else "accuracy")
     _add_kinds(axes, table)
     style_page_axes(axes)
@@ -66,14 +72,17 @@ def draw_front(table: ArenaTable, task: str | None = None) -> Figure:
 
 
 def draw_fronts(table: ArenaTable) -> Figure:
-    """Draw accuracy against state size for every task; networks on the front are named."""
+    """Draw accuracy against state size for every task; above it are the networks of the front, by rising state size."""
     figure, panels = _panels(table)
     for axes, task in panels:
-        _draw_points(axes, table, task, font_size=6.5)
+        _draw_points(axes, table, task)
+        names = wrap(", ".join(table.front(task)), NAMES_WIDTH)
+        axes.text(0, 1.03, "\n".join(names), transform=axes.transAxes, va="bottom", fontsize=7, color=COLOUR["muted"])
         if (chance := table.chances.get(task)) is not None:
             axes.axhline(chance, color=COLOUR["muted"], linewidth=1, linestyle=(0, (1, 2)))
-        axes.set(title=task, xlabel="numbers in the state", ylabel="accuracy")
+        axes.set(xlabel="numbers in the state", ylabel="accuracy")
         style_page_axes(axes)
+        axes.set_title(task, loc="left", pad=7 + 8.5 * len(names), color=COLOUR["ink"])
     return figure
 
 
@@ -93,11 +102,13 @@ def draw_curves(table: ArenaTable) -> Figure:
             axes.plot(steps, levels, linewidth=1.2, label=network, **styles[network])
         if (chance := table.chances.get(task)) is not None:
             axes.axhline(chance, color=COLOUR["muted"], linewidth=1, linestyle=(0, (1, 2)))
-        axes.set(title=task, xlabel="optimiser steps", ylabel="accuracy", ylim=(-0.02, 1.05))
+        axes.set(xlabel="optimiser steps", ylabel="accuracy", ylim=(-0.02, 1.05))
         style_page_axes(axes)
+        axes.set_title(task, loc="left", color=COLOUR["ink"])
     handles = {name: line for axes, _ in panels for line, name in zip(*axes.get_legend_handles_labels(), strict=True)}
     if handles:
-        figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=5, frameon=False, fontsize=10)
+        style = {"frameon": False, "fontsize": 10, "labelcolor": COLOUR["ink"]}
+        figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=5, **style)
     return figure
 
 
@@ -120,7 +131,7 @@ def _panels(table: ArenaTable) -> tuple[Figure, list[tuple[Any, str]]]:
     return figure, [(figure.add_subplot(rows, COLUMNS, n + 1), task) for n, task in enumerate(table.tasks)]
 
 
-def _draw_points(axes: Any, table: ArenaTable, task: str | None, font_size: float) -> None:
+def _draw_points(axes: Any, table: ArenaTable, task: str | None) -> None:
     points, front = table.points(task), table.front(task)
     kinds = {each.name: each.kind for each in table.arena.networks}
     for name, (state, accuracy) in points.items():
@@ -134,9 +145,6 @@ def _draw_points(axes: Any, table: ArenaTable, task: str | None, font_size: floa
             alpha=1.0 if on_front else 0.45,
             linestyle="none",
         )
-        if on_front:
-            style = {"color": COLOUR["ink"], "fontsize": font_size, "textcoords": "offset points"}
-            axes.annotate(name, (state, accuracy), (4, 4), **style)
     if points:
         axes.plot(*zip(*(points[name] for name in front), strict=True), color=COLOUR["path"], linewidth=1, zorder=1)
         use_log_scale(axes, axes.xaxis)

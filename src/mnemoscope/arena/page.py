@@ -117,7 +117,10 @@ def _cells_section(table: ArenaTable, folder: Path, root: str | Path | None) -> 
         Column("remarks"),
     ]
     rows = [_cell_row(table, cell, folder, root) for cell in table.cells()]
-    lead = "Every cell with all its measurements. A run is named by the hash of its settings."
+    lead = (
+        "Every cell with all its measurements. A run is named by the hash of its settings, and linked if its folder is "
+        "here."
+    )
     markup = sortable_table_markup("cells", "All measurements", columns, rows, ["network", "task", "kind"])
     return Section("All cells", lead, markup)
 
@@ -157,7 +160,10 @@ def _front_section(table: ArenaTable) -> Section:
 
 
 def _fronts_section(table: ArenaTable) -> Section:
-    caption = "Dotted: the best predictor without memory. Networks of the front are named."
+    caption = (
+        "Above each panel: the networks of the front, from the smallest state to the largest. Dotted: the best "
+        "predictor without memory."
+    )
     alt = "Accuracy against the numbers in the state, one panel for each task."
     markup = figure_markup(draw_fronts(table), "fronts", alt=alt, caption=caption)
     return Section("Fronts by task", "The same for every task, as accuracy.", markup)
@@ -186,7 +192,10 @@ def _networks_section(table: ArenaTable, folder: Path) -> Section:
                 Cell(EMPTY, links=(("card", card),) if card else ()),
             ]
         )
-    lead = "The networks. A memory card describes what a network holds, for how long, and what erases it."
+    lead = (
+        f"A memory card describes what a network holds, for how long, and what erases it. The "
+        f"command mnemoscope arena {table.arena.name} --cards makes them from the folders of the runs."
+    )
     return Section("Networks", lead, sortable_table_markup("networks", "Networks", columns, rows, ["kind"]))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from math import ceil
 from typing import Any
 
 import torch
@@ -40,7 +41,9 @@ from mnemoscope.report.numbers import format_number
 TRIALS, SOURCES, FEWEST_SOURCES = 16, 32, 8
 """Trials and replaced steps for the influence of inputs; for long trials or large networks fewer steps are replaced."""
 SIGNALS, DELAYS, WASHOUT = 2000, 60, 100
-"""Length of the signal from which the capacity is measured, its longest delay, and the steps before."""
+"""Steps from which the capacity is measured, its longest delay, and the steps before in each sequence."""
+SEQUENCES = (40, 20, 10)
+"""Sequences among which these steps are divided: as many as are quick."""
 
 
 @dataclass
@@ -161,7 +164,10 @@ def capacity_section(capacity: MemoryCapacity, feature: int, strength: float) ->
         f"Random signals with a standard deviation of {format_number(strength)} enter input {feature}, the others are "
         f"0; linear readouts are fitted to recover each past signal. {capacity.summary()}"
     )
-    caption = "The band is two standard errors. These signals are not those of a task."
+    caption = (
+        "The band is two standard errors. The readouts are fitted to a limited number of steps; with more, they may "
+        "recover more. These signals are not those of a task."
+    )
     return Section("Memory capacity", lead, figure_markup(figure, "capacity", alt=alt, caption=caption))
 
 
@@ -183,12 +189,16 @@ def _add_influence(
 
 
 def _add_capacity(found: Duration, cell: Cell, encoded: Tensor | None, options: InspectionOptions) -> None:
-    title, steps = "Memory capacity", max(SIGNALS, 6 * cell.output_features)
-    if not is_quick(cell, steps, 2, options, 2):  # in float64
+    title, signals = "Memory capacity", max(SIGNALS, 6 * cell.output_features)
+    lengths = {number: ceil(signals / number) for number in SEQUENCES}
+    quick = (n for n in SEQUENCES if is_quick(cell, WASHOUT + DELAYS + lengths[n], 3 * n, options))
+    number = next(quick, None)
+    if number is None:
         found.explain(title, f"Not measured, since it takes long. {HOW_TO_MEASURE}")
         return
     feature, strength = _strongest(encoded)
-    settings: dict[str, Any] = {"delays": DELAYS, "steps": steps, "washout": WASHOUT, "seed": options.seed}
+    settings: dict[str, Any] = {"delays": DELAYS, "washout": WASHOUT, "seed": options.seed}
+    settings |= {"steps": lengths[number], "sequences": number, "ridge": None}
     try:
         capacity = measure_memory_capacity(cell, feature, strength=strength, **settings)
     except ValueError as error:

@@ -48,7 +48,10 @@ def _capacity(subject: Subject, found: Duration) -> tuple[Entry, Entry]:
         reason = found.reasons.get("Memory capacity", "The network takes no real input of constant size.")
         return not_decided(CAPACITY, reason), not_decided(SHARE, reason)
     total, error, size = float(capacity.total), capacity.total_error, capacity.size
-    whole, share = Entry(CAPACITY, total, "past signals", note=f"at most {size}"), Entry(SHARE, total / size, "%")
+    whole, share = (
+        Entry(CAPACITY, total, "past signals", note=f"at most {size}; linear readouts"),
+        Entry(SHARE, total / size, "%"),
+    )
     if not isfinite(error):
         return whole, share
     low, high, kind = total - 2 * error, total + 2 * error, "2 standard errors over signals"

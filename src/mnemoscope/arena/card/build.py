@@ -19,6 +19,7 @@ from mnemoscope.arena.card.subject import Subject, subject_of_run
 from mnemoscope.arena.result import ArenaTable
 from mnemoscope.base.progress import Bar, is_visible
 from mnemoscope.cells import Model
+from mnemoscope.config.run_config import RunConfig
 from mnemoscope.inspection.duration import Duration, inspect_duration
 from mnemoscope.inspection.options import DEFAULT_OPTIONS, InspectionOptions
 from mnemoscope.inspection.text import input_labels
@@ -128,10 +129,16 @@ def _words_of_run(subject: Subject) -> tuple[str, str, tuple[str, str]]:
     if not result.loss < result.baseline:
         training += f" Its loss is not below that {subject.task.baseline_label}."
     return (
-        f"{config.name}: {config.cell} on {config.task}",
+        f"{config.name}: {_kind(config)} on {config.task}",
         training,
         (network, f"{config.task}{_options(config.task_options)}"),
     )
+
+
+def _kind(config: RunConfig) -> str:
+    """Return the name of the network; blocks have that of their family, too."""
+    family = config.cell_options.get("family")
+    return config.cell if family is None else f"{family} {config.cell}"
 
 
 def _options(options: dict[str, Any]) -> str:

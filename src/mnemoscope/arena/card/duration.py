@@ -46,9 +46,12 @@ def _half_life(name: str, curve: Tensor) -> Entry:
     if not float(curve.nan_to_num(nan=-1.0).max()) > 0:
         return not_applicable(name, "Inputs have no effect.")
     last, longest = last_half(curve)
-    if last == longest:
-        return Entry(name, last, "steps", bound="at least", note="the longest lag measured")
-    return Entry(name, last, "steps")
+    notes = ["the longest lag measured"] if last == longest else []
+    largest, peak = curve.nan_to_num(nan=-1.0).max(0)
+    below = [lag for lag in range(int(peak), last) if float(curve[lag]) < float(largest) / 2]
+    if below:  # a recall task asks for its first inputs at its end
+        notes.append(f"first below half at lag {below[0]}")
+    return Entry(name, last, "steps", bound="at least" if last == longest else "", note="; ".join(notes))
 
 
 def _state_half_life(measured: MeasuredInfluence) -> Entry:

@@ -26,6 +26,8 @@ NAME_WIDTH = 1.45
 """Width of the names of entries in inches."""
 NAME_CHARACTERS, CHARACTERS = 29, 50
 """Characters of a line of a name, and of its text."""
+FOOT, FOOT_CHARACTERS = 6.0, 140
+"""Size of the text of the foot in points, and characters of its lines."""
 MOST_LINES = 4
 """Lines of one entry; card.json has the whole."""
 LEAST_ROW = 1.3
@@ -128,10 +130,14 @@ def _lines(answer: Answer) -> list[tuple[str, str, bool]]:
 def _foot(figure: Any, card: MemoryCard, colours: Colours) -> None:
     machine = card.provenance.get("machine of the card", {})
     versions = ", ".join(f"{name} {machine[name]}" for name in ("mnemoscope", "torch", "python") if name in machine)
-    text = f"{card.provenance.get('command', '')}    {versions}    {machine.get('cpu', '')}"
-    _write(figure, LEFT, BOTTOM - 0.12, "    ".join(text.split("    ")), colours["muted"], 6)
-    note = "Intervals and their kind, all numbers and the full reasons are in card.json."
-    _write(figure, LEFT, BOTTOM - 0.26, note, colours["muted"], 6)
+    texts = [
+        card.provenance.get("command", ""),
+        "; ".join(text for text in (versions, machine.get("cpu", "")) if text),
+        "Intervals and their kind, all numbers and the full reasons are in card.json.",
+    ]
+    lines = [line for text in texts for line in wrap(text, FOOT_CHARACTERS)[:2]]
+    for number, line in enumerate(lines):
+        _write(figure, LEFT, BOTTOM - 0.03 - number * 0.1, line, colours["muted"], FOOT)
 
 
 def _write(figure: Any, x: float, y: float, text: str, colour: str, size: float, **style: Any) -> None:

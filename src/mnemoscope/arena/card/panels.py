@@ -144,14 +144,12 @@ PANELS: Mapping[str, tuple[Panel, ...]] = {
 
 
 def _draw_lags(axes: Any, answer: Answer, colours: Colours) -> None:
-    """Draw lines against lags on a logarithmic axis, which begins at 1."""
+    """Draw lines against lags on an axis that is linear from 0 to 1, and logarithmic beyond."""
     largest = 1.0
     for line, colour in zip(answer.lines, LINES, strict=False):
-        first = next((place for place, lag in enumerate(line.x) if lag >= 1), len(line.x))
-        later = Line(line.name, line.x[first:], line.y[first:], line.low[first:], line.high[first:])
-        _band(axes, later, colours[colour], marker="." if len(later.x) < 3 else "")
-        largest = max([largest, *later.x])
-    _log_x(axes, LONGEST_LAG, largest)
+        _band(axes, line, colours[colour], marker="." if len(line.x) < 3 else "")
+        largest = max([largest, *line.x])
+    _log_x(axes, LONGEST_LAG, largest, first=0.0)
 
 
 def _draw_multiples(axes: Any, answer: Answer, name: str, label: str, colours: Colours, size: float) -> None:
@@ -183,12 +181,15 @@ def _band(axes: Any, line: Line, colour: str, marker: str = ".") -> None:
     axes.plot(line.x, line.y, color=colour, linewidth=1.2, marker=marker, markersize=4, label=line.name)
 
 
-def _log_x(axes: Any, end: float, largest: float) -> None:
-    """Set a logarithmic axis from 1 to `end`, or to a larger power of ten, with plain numbers."""
+def _log_x(axes: Any, end: float, largest: float, first: float = 1.0) -> None:
+    """Set a logarithmic axis from 1, or linear from 0 to 1, to `end` or a larger power of ten, with plain numbers."""
     while end < largest:
         end *= 10
-    axes.set_xscale("log")
-    axes.set_xlim(1, end)
+    if first:
+        axes.set_xscale("log")
+    else:
+        axes.set_xscale("symlog", linthresh=1.0, linscale=0.3)
+    axes.set_xlim(first, end)
     axes.minorticks_off()
     axes.xaxis.set_major_formatter(lambda value, _: _short(value))
 
@@ -205,7 +206,8 @@ def _name_point(axes: Any, name: str, x: float, y: float, colour: str, size: flo
     """Write a name above a point: to its left if it is in the right half of a logarithmic axis."""
     left = x**2 > LARGEST_STATE
     place = {"xytext": (-4 if left else 4, 4), "ha": "right" if left else "left"}
-    axes.annotate(name, (x, y), color=colour, fontsize=size, textcoords="offset points", **place)
+    behind = {"boxstyle": "square,pad=0.1", "facecolor": axes.get_facecolor(), "linewidth": 0, "alpha": 0.8}
+    axes.annotate(name, (x, y), color=colour, fontsize=size, textcoords="offset points", bbox=behind, **place)
 
 
 def _mark_empty(axes: Any, colours: Colours, size: float, text: str = "no curve") -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from math import isfinite
+from math import inf, isfinite
 from typing import Literal
 
 import numpy as np
@@ -12,15 +11,20 @@ from torch import Tensor
 
 from mnemoscope.base.array_types import Float, Inexact
 from mnemoscope.base.progress import show_slow
+from mnemoscope.base.validation import check_whole
 from mnemoscope.cells import Network, as_cell, scan
 from mnemoscope.lenses.capacity.result import MemoryCapacity
 from mnemoscope.lenses.fisher.sources import input_vector
 
 FARTHEST = 30.0
-"""Root mean square of the states of the second sequence in any direction that the readout uses, in units of that of the
-first one. In directions beyond, a readout of the first sequence says nothing about the second."""
+"""Root mean square of the evaluated states in any direction that the readout uses, in units of that of the fitted ones.
+In directions beyond, the fitted states say nothing about the evaluated ones."""
+GROWTH = 1e6
+"""Growth of the outputs between the halves of the steps above which a network counts as unstable."""
+RIDGES = (0.0, *(10.0**exponent for exponent in range(-10, 1)), inf)
+"""Candidates of a ridge that is chosen, in units of the mean variance of the outputs; `inf` predicts the mean."""
 BLOCKS = 20
-"""Number of blocks of a sequence, whose spread gives the standard errors."""
+"""Number of blocks of the evaluated steps, whose spread gives the standard errors."""
 
 
 @show_slow("memory capacity")
@@ -34,14 +38,19 @@ def measure_memory_capacity(
     delays: int = 100,
     steps: int = 10_000,
     washout: int = 200,
-    ridge: float = 0.0,
+    sequences: int = 1,
+    ridge: float | None = 0.0,
     seed: int = 0,
 ) -> MemoryCapacity:
     """Drive a cell with independent signals, and recover each past signal from its outputs.
 
-    Readouts for all delays are fitted to one sequence and evaluated on a second one. Their error is corrected for the
-    number of steps that they were fitted to, so that R^2 is 0 on average where there is no memory. Delays beyond all
-    memory therefore add noise to the total, which its standard error includes, but no bias.
+    Readouts for all delays are fitted to one sequence, or to several, and evaluated on as many others. Their error is
+    corrected for the number of steps that they were fitted to, so that R^2 is 0 on average where there is no memory.
+    Delays beyond all memory therefore add noise to the total, which its standard error includes, but no bias.
+
+    A network with several attractors, or one whose state keeps changing for thousands of steps, visits other states in
+    one long sequence than in another. Many short sequences cover them, and a ridge keeps a readout from directions
+    that hardly vary.
 
     Args:
         cell: any network; it is copied, and run in float64.
@@ -52,7 +61,9 @@ def measure_memory_capacity(
         delays: length of the curve.
         steps: length of each sequence after the washout.
         washout: first steps of each sequence, which are discarded.
-        ridge: regularisation that is added to the variance of the outputs; 0 for least squares.
+        sequences: number of sequences to which readouts are fitted, and on which they are evaluated.
+        ridge: regularisation that is added to the variance of the outputs; 0 for least squares. None: chosen for each
+            delay among `RIDGES`, by the error on further sequences, as many again.
         seed: seed of signals and noise.
 
     >>> from mnemoscope.cells import Elman
@@ -64,66 +75,103 @@ def measure_memory_capacity(
     frozen = as_cell(cell).time_first().frozen(torch.float64, torch.device("cpu"))
     features = frozen.input_size or (1 if isinstance(direction, int) else len(direction))
     d, deviations = input_vector(direction, features), _noise_deviations(noise, features)
-    _check(signal, strength, delays, steps, washout, ridge)
-    generator = torch.Generator().manual_seed(seed)
-    s = strength * _draw_signals(signal, (washout + delays + steps, 2), generator)
-    s = s - s.mean(0)  # a mean would be missed, or recovered, by chance at all delays together
-    xs = s.unsqueeze(-1) * d
+    _check(signal, strength, delays, steps, washout, sequences, ridge)
+    generator, groups = torch.Generator().manual_seed(seed), 2 if ridge is not None else 3
+    drawn = _draw_signals(signal, (washout + delays + steps, groups * sequences), generator)
+    s = strength * drawn.unflatten(1, (groups, sequences))  # (time, group, sequence)
+    s = s - s.mean((0, 2), keepdim=True)  # a mean would be missed, or recovered, by chance at all delays together
+    xs = s.flatten(1).unsqueeze(-1) * d
     if deviations.any():
         xs = xs + deviations * torch.randn(xs.shape, generator=generator, dtype=xs.dtype)
     with torch.no_grad():
         outputs = scan(frozen, xs)[0][-steps:]
-    if not torch.isfinite(outputs).all():
-        raise ValueError("The network returns NaN or infinite numbers: it is unstable under these signals.")
-    past = s.unfold(0, steps, 1).flip(0)[:delays]  # (delays, sequence, steps): the signals k steps ago
-    readout, parameters = _fit_readout(outputs, past[:, 0].mT, ridge)
-    targets = past[:, 1].mT
-    squared_errors = (targets - readout(outputs[:, 1])).square()  # (steps, delays)
-    squared_errors = squared_errors / _overfitting_factor(steps, parameters)
-    power = (targets - targets.mean(0)).square()
+    first, second = (half.square().mean().sqrt() for half in outputs.tensor_split(2))
+    if not (torch.isfinite(outputs).all() and second <= GROWTH * first):
+        raise ValueError(
+            f"The network is unstable under these signals: it returns NaN or infinite numbers, or its outputs are more "
+            f"than {GROWTH:g} times as large in the second half of the steps as in the first."
+        )
+    # The rows of each group: all steps of its first sequence, then those of the next.
+    states = outputs.unflatten(1, (groups, sequences)).permute(1, 2, 0, 3).flatten(1, 2)  # (group, row, size)
+    past = s.unfold(0, steps, 1).flip(0)[:delays]  # (delays, group, sequence, steps): the signals k steps ago
+    targets = past.permute(1, 2, 3, 0).flatten(1, 2)  # (group, row, delays)
+    readouts = _Readouts(states[0], targets[0])
+    ridges = readouts.chosen_ridges(states[2], targets[2]) if ridge is None else torch.full((delays,), ridge).double()
+    predicted, parameters = readouts(states[1], ridges)
+    factor = _overfitting_factor(steps * sequences, parameters)
+    squared_errors = (targets[1] - predicted).square() / factor  # (row, delays)
+    power = (targets[1] - targets[1].mean(0)).square()
     unexplained = squared_errors.mean(0) / power.mean(0)
     curve = 1 - unexplained
     # each step's share in the error of a ratio of means
     deviation = (unexplained * power - squared_errors) / power.mean(0)
     errors, total_error = _standard_error(deviation), _standard_error(deviation.sum(1, keepdim=True))
-    route = f"measured with {signal} signals over {steps} steps"
+    route = f"measured with {signal} signals over {steps} steps" + (f" x {sequences}" if sequences > 1 else "")
     return MemoryCapacity(curve, curve.sum(), outputs.shape[2], route, errors, total_error.item())
 
 
-def _fit_readout(
-    outputs: Float[Tensor, "steps 2 size"], targets: Float[Tensor, "steps delays"], ridge: float
-) -> tuple[Callable[[Tensor], Tensor], float]:
-    """Return the best linear readout of the first sequence with an intercept, and its effective number of parameters.
+class _Readouts:
+    """Linear readouts with an intercept, one for each delay, fitted by ridge regression.
 
-    Directions without variance beyond rounding are not used. Raises if the second sequence has states far outside.
+    Directions without variance beyond rounding are not used.
     """
-    states = outputs[:, 0]
-    state_mean, target_mean = states.mean(0), targets.mean(0)
-    left, scale, right = torch.linalg.svd(states - state_mean, full_matrices=False)
-    kept = scale > torch.finfo(scale.dtype).eps * max(states.shape) * scale[0]
-    weight = torch.where(kept, scale / (scale.square() + ridge * len(states)), 0.0)
-    found = ((outputs[:, 1] - state_mean) @ right.mT).square().sum(0).sqrt()
-    distance = torch.where(weight > 0, found * weight, 0.0).max()
-    if distance > FARTHEST:
-        raise ValueError(
-            f"The network visits other states in the second of two sequences than in the first, up to {distance:.2g} "
-            f"times as far from its mean in some direction, as networks with several attractors do. No linear readout "
-            f"of the one can be tested on the other; try another strength, or a ridge above 0."
-        )
-    matrix = right.mT @ (weight.unsqueeze(1) * (left.mT @ (targets - target_mean)))
-    parameters = float((weight * scale).square().sum())
-    return (lambda inputs: (inputs - state_mean) @ matrix + target_mean), parameters
+
+    def __init__(self, states: Float[Tensor, "rows size"], targets: Float[Tensor, "rows delays"]) -> None:
+        self._state_mean, self._target_mean = states.mean(0), targets.mean(0)
+        left, self._scale, self._right = torch.linalg.svd(states - self._state_mean, full_matrices=False)
+        self._kept = self._scale > torch.finfo(self._scale.dtype).eps * max(states.shape) * self._scale[0]
+        self._projected = left.mT @ (targets - self._target_mean)  # (size, delays)
+        self._rows = len(states)
+
+    def __call__(
+        self, states: Float[Tensor, "rows size"], ridges: Float[Tensor, " delays"]
+    ) -> tuple[Float[Tensor, "rows delays"], Float[Tensor, " delays"]]:
+        """Return what the readouts recover from other states, and their effective numbers of parameters.
+
+        Raises if the states are far outside of those of the fit, in a direction that a readout uses.
+        """
+        weight, far = self._weight(ridges), states - self._state_mean
+        found = (far @ self._right.mT).square().sum(0).sqrt().unsqueeze(1)
+        distance = torch.where(weight > 0, found * weight, 0.0).max()
+        if distance > FARTHEST:
+            raise ValueError(
+                f"The network visits other states in the second of two sequences than in the first, up to "
+                f"{distance:.2g} times as far from its mean in some direction, as networks with several attractors do. "
+                f"No linear readout of the one can be tested on the other; try more sequences, another strength, or a "
+                f"ridge above 0."
+            )
+        return self._predict(far, weight), (weight * self._scale.unsqueeze(1)).square().sum(0)
+
+    def chosen_ridges(
+        self, states: Float[Tensor, "rows size"], targets: Float[Tensor, "rows delays"]
+    ) -> Float[Tensor, " delays"]:
+        """Return the ridge of each delay whose readout has the smallest error on these states."""
+        unit = self._scale.square().sum() / (self._rows * len(self._scale))
+        candidates = torch.tensor(RIDGES, dtype=unit.dtype)
+        candidates[:-1] *= unit  # which may be 0
+        far = states - self._state_mean
+        weights = (self._weight(ridge.expand(targets.shape[1])) for ridge in candidates)
+        errors = torch.stack([(targets - self._predict(far, weight)).square().mean(0) for weight in weights])
+        return candidates[errors.argmin(0)]
+
+    def _weight(self, ridges: Float[Tensor, " delays"]) -> Float[Tensor, "size delays"]:
+        scale = self._scale.unsqueeze(1)
+        return torch.where(self._kept.unsqueeze(1), scale / (scale.square() + ridges * self._rows), 0.0)
+
+    def _predict(self, far: Float[Tensor, "rows size"], weight: Float[Tensor, "size delays"]) -> Tensor:
+        return far @ (self._right.mT @ (weight * self._projected)) + self._target_mean
 
 
-def _overfitting_factor(steps: int, parameters: float) -> float:
+def _overfitting_factor(steps: int, parameters: Float[Tensor, " delays"]) -> Float[Tensor, " delays"]:
     """Return the mean square error of a fitted readout on new steps, in units of the best readout's error.
 
     For normal variables it is `(n - 2) / (n - p - 2)`, with n steps and p parameters.
     """
-    if steps < 4 * (parameters + 2):
+    most = float(parameters.max())
+    if steps < 4 * (most + 2):
         raise ValueError(
-            f"A readout of {parameters:.0f} numbers needs more than {steps} steps for a fair evaluation: at least four "
-            f"times as many as numbers, {4 * (parameters + 2):.0f}."
+            f"A readout of {most:.0f} numbers needs more than {steps} steps for a fair evaluation: at least four "
+            f"times as many as numbers, {4 * (most + 2):.0f}."
         )
     return (steps - 2) / (steps - parameters - 2)
 
@@ -149,12 +197,15 @@ def _noise_deviations(noise: float | Inexact[Tensor, " features"], features: int
     return variances.sqrt().expand(features)
 
 
-def _check(signal: str, strength: float, delays: int, steps: int, washout: int, ridge: float) -> None:
+def _check(
+    signal: str, strength: float, delays: int, steps: int, washout: int, sequences: int, ridge: float | None
+) -> None:
     if signal not in ("uniform", "normal"):
         raise ValueError(f'signal must be "uniform" or "normal", but is {signal!r}.')
-    if not (isfinite(strength) and strength > 0) or not (isfinite(ridge) and ridge >= 0):
+    check_whole(1, sequences=sequences)
+    if not (isfinite(strength) and strength > 0) or not (ridge is None or (isfinite(ridge) and ridge >= 0)):
         raise ValueError(f"strength must be positive and ridge not negative, but they are {strength} and {ridge}.")
-    if delays < 1 or washout < 0 or steps < 2 * BLOCKS:
+    if delays < 1 or washout < 0 or steps * sequences < 2 * BLOCKS:
         raise ValueError(
             f"At least 1 delay, {2 * BLOCKS} steps and a washout of 0 or more are needed, but they are {delays}, "
             f"{steps} and {washout}."
