@@ -123,13 +123,13 @@ def test_reservoirs_together_are_reservoirs_alone(density, batch, form):
                 torch.testing.assert_close(outputs[:, number], cell.read(alone), rtol=0, atol=1e-13)
 
 
-def test_the_fast_path_stands_back_for_gradients_masks_and_dtypes():
+def test_gradients_and_masks_take_the_scan_of_leaky_units():
     cell, xs = made(), torch.randn(6, 2, 2, dtype=torch.float64)
-    assert "gradients" in str(ms.scan(cell, xs, explain=True)[2])
+    assert "fused leaky units" in str(ms.scan(cell, xs, explain=True)[2])
     with torch.no_grad():
-        assert ms.scan(cell, xs, explain=True)[2].fused
+        assert ms.scan(cell, xs, explain=True)[2].why == "reservoir"
         mask = torch.ones(6, 2, dtype=torch.bool)
-        assert "mask" in str(ms.scan(cell, xs, mask=mask, explain=True)[2])
+        assert "fused leaky units" in str(ms.scan(cell, xs, mask=mask, explain=True)[2])
 
 
 def test_only_the_readout_wants_gradients():

@@ -12,7 +12,7 @@ from torch.autograd import forward_ad as fwd, gradcheck, gradgradcheck
 from torch.func import functional_call, jacrev, jvp, vmap
 
 import mnemoscope as ms
-from mnemoscope.cells import GORU, GRU, LSTM, Elman, FastPath, NoFastPath, Stack, fused_gated
+from mnemoscope.cells import GORU, GRU, LSTM, EchoState, Elman, FastPath, LeakyRNN, NoFastPath, Stack, fused_gated
 from mnemoscope.cells.nonlinearities import FusableNonlinearity
 from mnemoscope.cells.state import leaves, map_state
 from mnemoscope.kernels import (
@@ -21,6 +21,7 @@ from mnemoscope.kernels import (
     elementwise as elementwise_module,
     elementwise_scan,
     gated,
+    leaky,
     linear_scan,
     small_scan,
     stepping,
@@ -362,6 +363,9 @@ CELLS = {
     "lstm": lambda: LSTM(3, 7),
     "lstm-unbiased": lambda: LSTM(3, 7, bias=False),
     "goru": lambda: GORU(3, 7),
+    "leaky-current": lambda: LeakyRNN(3, 7, leak=0.3),
+    "leaky-rate": lambda: LeakyRNN(3, 7, "logistic", leak=0.3, form="rate", bias=False),
+    "echo-state": lambda: EchoState(3, 7, 2).requires_grad_(),
     "stack": lambda: Stack([LSTM(3, 5), GRU(5, 4), Elman(4, 3)]),
     "mixed": lambda: Stack([Elman(3, 5, nonlinearity=torch.sin), Elman(5, 4)]),
 }
@@ -400,6 +404,11 @@ def test_fast_path_equals_the_loop(name, device, time, batch):
     state = random_state(cell, batch)
     for one, other in zip(everything(cell, xs, state, "fused"), everything(cell, xs, state, "loop"), strict=True):
         torch.testing.assert_close(one, other, **ROUNDING)
+
+
+def test_low_rank_leaky_units_keep_their_factors():
+    cell = LeakyRNN(3, 7, connectivity=ms.connectivity.LowRank(7, 1))
+    assert "low-rank" in str(ms.scan(cell, torch.zeros(4, 2, 3), explain=True)[2])
 
 
 def test_long_linear_networks_use_the_parallel_scan():
@@ -953,3 +962,6 @@ def test_the_gated_operators_pass_opcheck():
     torch.library.opcheck(gated._lstm, (us.requires_grad_(), h, c, V, None, True), test_utils=tests)
     given = (us[..., :9], h, V[:9], V[0], "modrelu", V[1], None, True)
     torch.library.opcheck(gated._gru, given, test_utils=tests)
+    for rate in (False, True):
+        given = (us[..., :3], h, V[:3], 0.3, "tanh", rate, None)
+        torch.library.opcheck(leaky._leaky, given, test_utils=tests)

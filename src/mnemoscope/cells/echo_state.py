@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from mnemoscope.base.array_types import Float
 from mnemoscope.base.validation import check_whole
 from mnemoscope.cells.fast_path import FastPath, NoFastPath
+from mnemoscope.cells.fused_leaky import fused_leaky_path
 from mnemoscope.cells.leaky_reservoir import LeakyReservoir
 from mnemoscope.cells.leaky_units import Form, check_leak
 from mnemoscope.cells.model import Model
@@ -172,10 +173,9 @@ class EchoState(LeakyReservoir):
 
     def fast_path(self, xs: Tensor, state: State, mask: Tensor | None) -> FastPath | NoFastPath:
         tensors = [xs, state, *self.parameters()]
-        if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
-            return NoFastPath("gradients are needed, and the reservoir's fast path has none")
-        if mask is not None:
-            return NoFastPath("a mask is given")
+        differentiated = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+        if differentiated or mask is not None:
+            return fused_leaky_path(self, self.driven, xs, state, mask)
         if not xs.dtype == state.dtype == self.recurrent.dtype:
             return NoFastPath("inputs, state and weights differ in dtype")
         return FastPath("reservoir", lambda: Reservoirs([self]).scan(xs, state))

@@ -1,0 +1,30 @@
+"""The fast path of leaky units: one operation for the whole sequence on a CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch import Tensor
+
+from mnemoscope.cells.fast_path import FastPath, NoFastPath
+from mnemoscope.cells.fused_gated import why_unusual
+from mnemoscope.cells.leaky_units import LeakyUnits
+from mnemoscope.cells.nonlinearities import FusableNonlinearity
+from mnemoscope.kernels.leaky import leaky_scan, no_leaky_scan
+
+
+def fused_leaky_path(
+    cell: LeakyUnits, driven: Callable[[Tensor], Tensor], xs: Tensor, state: Tensor, mask: Tensor | None
+) -> FastPath | NoFastPath:
+    """Return the fast path of leaky units whose recurrent matrix is dense; `driven` yields `B u + b` of the inputs."""
+    phi = cell.phi.description() if isinstance(cell.phi, FusableNonlinearity) else None
+    if phi is None:
+        return NoFastPath("its nonlinearity has no description in mnemoscope.kernels, so each step must call it")
+    reason = why_unusual(xs, state, *cell.parameters()) or no_leaky_scan(xs.device, xs.dtype, phi)
+    if reason is not None:
+        return NoFastPath(reason)
+
+    def run() -> tuple[Tensor, Tensor]:
+        return leaky_scan(driven(xs), state, cell.combined(), cell.leak, phi.name, cell.form == "rate", mask)
+
+    return FastPath(f"fused leaky units ({phi.name}, {xs.device.type})", run)
