@@ -249,6 +249,19 @@ def test_a_contrast_that_was_not_run_has_the_device_time_of_all_its_networks():
     assert [item.lines[0].judgement.reason for item in items] == ["about 0.6 device hours a seed"]  # of six networks
 
 
+def test_a_comparison_and_a_mean_over_tasks_have_the_device_time_of_their_networks():
+    def hours(name, quantity):
+        study = registry.studies.load(name)
+        trials = study.trials(study.presets["reduced"].settings, (0,))
+        planned = PlannedRun(study, "reduced", tuple(trials), (0,), 3600.0, "a row")
+        lines = [line for item in make_scoreboard([], [planned]).items for line in item.lines]
+        return {line.judgement.reason for line in lines if line.study is study and line.quantity.startswith(quantity)}
+
+    assert hours("mqar-widths", "deltanet against gla") == {"about 2 device hours a seed"}
+    assert hours("mad", "mamba, mean of the six tasks") == {"11 device hours a seed"}  # six vocabularies of one task
+    assert hours("formal-languages", "deltanet, modular-arithmetic: gain") == {"about 2 device hours a seed"}
+
+
 def test_a_row_after_shorter_training_has_the_device_time_of_the_planned_run():
     trial = Trial("gru", {}, 0, STUDY.claim("stable fixed points").subject)
     planned = PlannedRun(STUDY, "paper", (trial,), (0,), 7200.0, "a row")

@@ -370,13 +370,32 @@ def _quickest(claim: Claim, planned: Sequence[PlannedRun]) -> PlannedRun | None:
     For a claim about several subjects, it is the longest of their entries, with the time of all of them.
     """
     entries = []
-    for subject in claim.subjects:
+    for subject in _measured_subjects(claim, planned):
         listed = [each for each in planned if any(trial.subject == subject for trial in each.trials)]
         entries += [min(listed, key=lambda each: each.seconds)] if listed else []
     if not entries:
         return None
     longest = max(entries, key=lambda each: each.seconds)
     return replace(longest, seconds=sum(each.seconds for each in entries))
+
+
+def _measured_subjects(claim: Claim, planned: Sequence[PlannedRun]) -> Sequence[Subject]:
+    """Return the subjects of the trials that measure a claim: its own, or those that it compares or averages.
+
+    A comparison names its networks ("deltanet against gla") or what they have in common ("deltanet"), and a mean over
+    tasks has a task that no trial has.
+    """
+    known = dict.fromkeys(trial.subject for each in planned for trial in each.trials)
+    if claim.out_of_reach or not claim.subject.network or any(subject in known for subject in claim.subjects):
+        return claim.subjects
+    names, tasks = claim.subject.network.split(" against "), {subject.task for subject in known}
+    return [
+        subject
+        for subject in known
+        if any(subject.network == name or subject.network.startswith(f"{name} [") for name in names)
+        and (subject.task == claim.subject.task or claim.subject.task not in tasks)
+        and all(subject[name] in (None, value) for name, value in claim.subject.condition)
+    ]
 
 
 def _with_queue(planned: Sequence[PlannedRun], results: Sequence[PresetResults]) -> list[PlannedRun]:

@@ -7,9 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from mnemoscope.replication.claims import Row, about
+from mnemoscope.replication.claims import Claim, Row, about
 from mnemoscope.replication.learning_study import finite
 from mnemoscope.replication.study import Finished, Preset
+from mnemoscope.replication.verdicts import UNKNOWN
 from mnemoscope.studies.kerg2022 import recall
 from mnemoscope.studies.kerg2022.notation import TINY, preset
 from mnemoscope.studies.kerg2022.recall import ON_CPU, OURS, PUBLISHED, Table, as_many_sequences, at_delay
@@ -35,6 +36,17 @@ TABLE: Table = {
 """Percent of the symbols recalled."""
 
 
+EXPRNN_REASON = (
+    f"{UNKNOWN}; neither the recipe nor the end of the training: with our recipe, and after 20,000 iterations of the "
+    "published one (preset recipes, one seed), recall is as low"
+)
+
+
+def _claim(network: str, delay: int, percent: int | str) -> Claim:
+    claim = recall.recall_claim(about(network), f"recall at delay {delay}", percent, "chapter 4 Table 1")
+    return replace(claim, reason=EXPRNN_REASON) if network == "exprnn" and delay > 100 else claim
+
+
 class TransferCopy(recall.RecallStudy):
     """Train networks at one delay, and test them at longer ones without further training."""
 
@@ -42,11 +54,7 @@ class TransferCopy(recall.RecallStudy):
     title = "Copying after longer delays than in training"
     question = "Which networks that learned to recall ten symbols after 100 steps still do so after up to 5,000?"
     table = TABLE
-    claims = tuple(
-        recall.recall_claim(about(network), f"recall at delay {delay}", percent, "chapter 4 Table 1")
-        for network, row in TABLE.items()
-        for delay, percent in row.items()
-    )
+    claims = tuple(_claim(network, delay, percent) for network, row in TABLE.items() for delay, percent in row.items())
     base = replace(recall.BASE, name="transfer-copy")
     presets: Mapping[str, Preset] = {
         "smoke": preset(
