@@ -45,6 +45,18 @@ def test_noise_has_the_stated_deviation_and_acts_in_training_only(leak):
         LeakyRNN(1, 2, noise=-1.0)
 
 
+@pytest.mark.parametrize("form", ["current", "rate"])
+def test_leaky_units_have_their_jacobian_and_a_proof_of_their_fixed_points(form):
+    torch.manual_seed(0)
+    cell = LeakyRNN(1, 2, leak=0.5, form=form, bias=False, noise=0.3).double().eval()
+    with torch.no_grad():
+        cell.connectivity.matrix.copy_(torch.tensor([[1.5, 0.0], [0.0, 0.5]]))
+    x, state = torch.randn(1, 1, dtype=torch.float64), torch.randn(1, 2, dtype=torch.float64)
+    expected = torch.func.jacrev(lambda h: cell(x, h[None])[0])(state[0])
+    torch.testing.assert_close(cell.jacobian(x, state)[0], expected)
+    assert ms.find_fixed_points(cell, certify=True).certificate.complete  # 0 and two others of the first unit
+
+
 def test_loadings_survive_a_round_trip():
     model = ms.cells.Model(ms.networks.low_rank(2, 6, rank=2, bias=True), 3)
     loadings = model.cell.loadings(model.linear_readout)

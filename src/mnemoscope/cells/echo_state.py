@@ -175,7 +175,7 @@ class EchoState(LeakyReservoir):
         tensors = [xs, state, *self.parameters()]
         differentiated = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
         if differentiated or mask is not None:
-            return fused_leaky_path(self, self.driven, xs, state, mask)
+            return fused_leaky_path(self, xs, state, mask)
         if not xs.dtype == state.dtype == self.recurrent.dtype:
             return NoFastPath("inputs, state and weights differ in dtype")
         return FastPath("reservoir", lambda: Reservoirs([self]).scan(xs, state))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from torch import Tensor
 
 from mnemoscope.cells.fast_path import FastPath, NoFastPath
@@ -13,10 +11,8 @@ from mnemoscope.cells.nonlinearities import FusableNonlinearity
 from mnemoscope.kernels.leaky import leaky_scan, no_leaky_scan
 
 
-def fused_leaky_path(
-    cell: LeakyUnits, driven: Callable[[Tensor], Tensor], xs: Tensor, state: Tensor, mask: Tensor | None
-) -> FastPath | NoFastPath:
-    """Return the fast path of leaky units whose recurrent matrix is dense; `driven` yields `B u + b` of the inputs."""
+def fused_leaky_path(cell: LeakyUnits, xs: Tensor, state: Tensor, mask: Tensor | None) -> FastPath | NoFastPath:
+    """Return the fast path of leaky units whose recurrent matrix is dense."""
     phi = cell.phi.description() if isinstance(cell.phi, FusableNonlinearity) else None
     if phi is None:
         return NoFastPath("its nonlinearity has no description in mnemoscope.kernels, so each step must call it")
@@ -25,6 +21,7 @@ def fused_leaky_path(
         return NoFastPath(reason)
 
     def run() -> tuple[Tensor, Tensor]:
-        return leaky_scan(driven(xs), state, cell.combined(), cell.leak, phi.name, cell.form == "rate", mask)
+        us = cell.with_noise(cell.driven(xs))
+        return leaky_scan(us, state, cell.combined(), cell.leak, phi.name, cell.form == "rate", mask)
 
     return FastPath(f"fused leaky units ({phi.name}, {xs.device.type})", run)

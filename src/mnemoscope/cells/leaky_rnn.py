@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from mnemoscope.base.array_types import Float
 from mnemoscope.base.validation import check_whole
-from mnemoscope.cells.cell import Step
 from mnemoscope.cells.fast_path import FastPath, NoFastPath
 from mnemoscope.cells.fused_leaky import fused_leaky_path
 from mnemoscope.cells.leaky_units import Form, LeakyUnits, check_leak
@@ -137,19 +136,10 @@ class LeakyRNN(LeakyUnits):
     def recurrent_input(self) -> Callable[[Tensor], Tensor]:
         return self.connectivity.transposed_product()
 
-    def prepare(self, xs: Float[Tensor, " ..."]) -> tuple[Tensor, Step]:
-        us, step = super().prepare(xs)
-        return self._with_noise(us), step
-
     def fast_path(self, xs: Tensor, state: Tensor, mask: Tensor | None) -> FastPath | NoFastPath:
         if isinstance(self.connectivity, LowRank):
             return NoFastPath("products with the factors of a low-rank matrix are cheaper than those with the matrix")
-        return fused_leaky_path(self, lambda xs: self._with_noise(self.driven(xs)), xs, state, mask)
-
-    def _with_noise(self, us: Tensor) -> Tensor:
-        if not (self.training and self.noise):
-            return us
-        return us + self.noise * (2 / self.leak) ** 0.5 * torch.randn_like(us)
+        return fused_leaky_path(self, xs, state, mask)
 
     def extra_repr(self) -> str:
         noise = f", noise={self.noise:g}" if self.noise else ""

@@ -33,6 +33,8 @@ class LeakyUnits(Cell):
     """B (hidden, input)."""
     bias: nn.Parameter | None
     """b (hidden)."""
+    noise: float = 0.0
+    """Standard deviation of noise in each unit in training mode, for a small leak."""
 
     def combined(self) -> Float[Tensor, "hidden hidden"]:
         """Return W, with the feedback of outputs if there is any."""
@@ -55,8 +57,14 @@ class LeakyUnits(Cell):
         us = xs @ self.drive.mT
         return us if self.bias is None else us + self.bias
 
+    def with_noise(self, us: Float[Tensor, "*batch hidden"]) -> Float[Tensor, "*batch hidden"]:
+        """Return `B u + b` with the noise of training mode."""
+        if not (self.training and self.noise):
+            return us
+        return us + self.noise * (2 / self.leak) ** 0.5 * torch.randn_like(us)
+
     def prepare(self, xs: Float[Tensor, " ..."]) -> tuple[Tensor, Step]:
-        recurrent, leak, us = self.recurrent_input(), self.leak, self.driven(xs)
+        recurrent, leak, us = self.recurrent_input(), self.leak, self.with_noise(self.driven(xs))
         if self.form == "current":
             return us, lambda u, x: (1 - leak) * x + leak * (recurrent(self.phi(x)) + u)
         return us, lambda u, r: (1 - leak) * r + leak * self.phi(recurrent(r) + u)
