@@ -12,7 +12,19 @@ from torch.autograd import forward_ad as fwd, gradcheck, gradgradcheck
 from torch.func import functional_call, jacrev, jvp, vmap
 
 import mnemoscope as ms
-from mnemoscope.cells import GORU, GRU, LSTM, EchoState, Elman, FastPath, LeakyRNN, NoFastPath, Stack, fused_gated
+from mnemoscope.cells import (
+    GORU,
+    GRU,
+    LSTM,
+    SLSTM,
+    EchoState,
+    Elman,
+    FastPath,
+    LeakyRNN,
+    NoFastPath,
+    Stack,
+    fused_gated,
+)
 from mnemoscope.cells.nonlinearities import FusableNonlinearity
 from mnemoscope.cells.state import leaves, map_state
 from mnemoscope.kernels import (
@@ -23,6 +35,7 @@ from mnemoscope.kernels import (
     gated,
     leaky,
     linear_scan,
+    slstm,
     small_scan,
     stepping,
 )
@@ -366,6 +379,8 @@ CELLS = {
     "leaky-current": lambda: LeakyRNN(3, 7, leak=0.3),
     "leaky-rate": lambda: LeakyRNN(3, 7, "logistic", leak=0.3, form="rate", bias=False),
     "echo-state": lambda: EchoState(3, 7, 2).requires_grad_(),
+    "slstm": lambda: SLSTM(3, 7),
+    "slstm-exponential": lambda: SLSTM(3, 8, heads=2, forget="exponential", forget_bias=0.0),
     "stack": lambda: Stack([LSTM(3, 5), GRU(5, 4), Elman(4, 3)]),
     "mixed": lambda: Stack([Elman(3, 5, nonlinearity=torch.sin), Elman(5, 4)]),
 }
@@ -382,7 +397,10 @@ def everything(cell, xs, state, backend, mask=None, **options):
 
 
 def random_state(cell, batch):
-    return map_state(lambda part: (0.7 * torch.randn_like(part)).requires_grad_(), cell.initial_state(batch))
+    state = map_state(lambda part: 0.7 * torch.randn_like(part), cell.initial_state(batch))
+    if isinstance(cell, SLSTM):
+        state = state._replace(n=state.n.abs())  # a normaliser is not negative
+    return map_state(lambda part: part.requires_grad_(), state)
 
 
 @representatives(
@@ -409,6 +427,12 @@ def test_fast_path_equals_the_loop(name, device, time, batch):
 def test_low_rank_leaky_units_keep_their_factors():
     cell = LeakyRNN(3, 7, connectivity=ms.connectivity.LowRank(7, 1))
     assert "low-rank" in str(ms.scan(cell, torch.zeros(4, 2, 3), explain=True)[2])
+
+
+def test_large_products_keep_the_heads_of_an_slstm_apart():
+    xs = torch.zeros(1, 40, 3)
+    assert "each" in str(ms.scan(SLSTM(3, 128, heads=2), xs, explain=True)[2])
+    assert ms.scan(SLSTM(3, 128), xs, explain=True)[2].why == "fused slstm (cpu)"
 
 
 def test_long_linear_networks_use_the_parallel_scan():
@@ -965,3 +989,5 @@ def test_the_gated_operators_pass_opcheck():
     for rate in (False, True):
         given = (us[..., :3], h, V[:3], 0.3, "tanh", rate, None)
         torch.library.opcheck(leaky._leaky, given, test_utils=tests)
+    given = (us, h, c, h.abs(), c, V, False, None)
+    torch.library.opcheck(slstm._slstm, given, test_utils=tests)
