@@ -96,7 +96,11 @@ def measure_memory_capacity(
     past = s.unfold(0, steps, 1).flip(0)[:delays]  # (delays, group, sequence, steps): the signals k steps ago
     targets = past.permute(1, 2, 3, 0).flatten(1, 2)  # (group, row, delays)
     readouts = _Readouts(states[0], targets[0])
-    ridges = readouts.chosen_ridges(states[2], targets[2]) if ridge is None else torch.full((delays,), ridge).double()
+    if ridge is None:
+        ridges = readouts.chosen_ridges(states[2], targets[2])
+    else:
+        ridges = torch.full((delays,), ridge, dtype=torch.float64)
+        readouts.check_distance(states[1], ridges)
     predicted, parameters = readouts(states[1], ridges)
     factor = _overfitting_factor(steps * sequences, parameters)
     squared_errors = (targets[1] - predicted).square() / factor  # (row, delays)
@@ -126,21 +130,22 @@ class _Readouts:
     def __call__(
         self, states: Float[Tensor, "rows size"], ridges: Float[Tensor, " delays"]
     ) -> tuple[Float[Tensor, "rows delays"], Float[Tensor, " delays"]]:
-        """Return what the readouts recover from other states, and their effective numbers of parameters.
+        """Return what the readouts recover from other states, and their effective numbers of parameters."""
+        weight = self._weight(ridges)
+        return self._predict(states - self._state_mean, weight), (weight * self._scale.unsqueeze(1)).square().sum(0)
 
-        Raises if the states are far outside of those of the fit, in a direction that a readout uses.
-        """
-        weight, far = self._weight(ridges), states - self._state_mean
-        found = (far @ self._right.mT).square().sum(0).sqrt().unsqueeze(1)
+    def check_distance(self, states: Float[Tensor, "rows size"], ridges: Float[Tensor, " delays"]) -> None:
+        """Raise if the states are far outside of those of the fit, in a direction that a readout uses."""
+        weight = self._weight(ridges)
+        found = ((states - self._state_mean) @ self._right.mT).square().sum(0).sqrt().unsqueeze(1)
         distance = torch.where(weight > 0, found * weight, 0.0).max()
         if distance > FARTHEST:
             raise ValueError(
                 f"The network visits other states in the second of two sequences than in the first, up to "
                 f"{distance:.2g} times as far from its mean in some direction, as networks with several attractors do. "
                 f"No linear readout of the one can be tested on the other; try more sequences, another strength, or a "
-                f"ridge above 0."
+                f"ridge above 0 or chosen (None)."
             )
-        return self._predict(far, weight), (weight * self._scale.unsqueeze(1)).square().sum(0)
 
     def chosen_ridges(
         self, states: Float[Tensor, "rows size"], targets: Float[Tensor, "rows delays"]
