@@ -20,7 +20,7 @@ from mnemoscope.lenses.energy.schedule import Schedule
 from mnemoscope.lenses.energy.symmetry import Symmetry, symmetriser
 from mnemoscope.lenses.energy.terms import VARIANTS, flow_energy, flow_energy_rate, map_energy, rates_energy
 from mnemoscope.lenses.energy.weights import Weights
-from mnemoscope.studies.karuvally2023.energy_descent import descend, random_memory, random_steps
+from mnemoscope.studies.karuvally2023.energy_rises import descend, random_memory, random_steps
 from tests.slow import SLOW, representatives
 
 SIGMAS = ("tanh", "logistic", "softmax", "relu", "polynomial", "linear")

@@ -9,8 +9,8 @@ import mnemoscope as ms
 from mnemoscope.lenses.energy.terms import map_energy
 from mnemoscope.replication import Finished
 from mnemoscope.studies.karuvally2023 import sequence_recall
-from mnemoscope.studies.karuvally2023.energy_descent import (
-    STUDY,
+from mnemoscope.studies.karuvally2023.energy_descent import STUDY
+from mnemoscope.studies.karuvally2023.energy_rises import (
     count_below,
     count_rises,
     descend,
