@@ -46,6 +46,7 @@ CELLS = {
     "hgrn2": lambda: HGRN2(3, 6, heads=2),
     "hgrn2-bound": lambda: HGRN2(3, 6, heads=2, key_size=2, lower_bound=0.3),
     "mamba": lambda: Mamba(3, 3, state_size=2),
+    "mamba-negative": lambda: decaying_fast(Mamba(3, 3, state_size=2, beta_max=2)),
     "deltaproduct": lambda: DeltaProduct(3, 6, heads=2),
     "deltaproduct-gated": lambda: DeltaProduct(3, 6, heads=2, factors=3, key_size=2, gated=True),
     "deltaproduct-one": lambda: DeltaProduct(3, 6, heads=2, factors=1, gated=True),
@@ -63,6 +64,11 @@ CELLS = {
 
 def with_bonus(cell):
     torch.nn.init.normal_(cell.bonus)
+    return cell
+
+
+def decaying_fast(cell):
+    torch.nn.init.normal_(cell.rate.bias)  # time steps near 1, so that eigenvalues have both signs
     return cell
 
 
@@ -245,7 +251,10 @@ def literal_mamba(cell, x, s):
     u = silu(cell.project(x))
     low, B, C = cell.select(u).split([cell.rate.in_features, cell.keys, cell.keys])
     dt = softplus(cell.rate(low))
-    s = torch.exp(-cell.log_decay.exp() * dt[:, None]) * s.view(-1, cell.keys) + dt[:, None] * B * u[:, None]
+    decay = torch.exp(-cell.log_decay.exp() * dt[:, None])
+    if cell.beta_max == 2:  # Grazzi et al. 2025
+        decay = 2 * decay - 1
+    s = decay * s.view(-1, cell.keys) + dt[:, None] * B * u[:, None]
     return s.flatten(), s @ C + cell.skip * u
 
 
@@ -280,6 +289,7 @@ VECTORS = {
     "minlstm": literal_minlstm,
     "rg-lru": literal_rglru,
     "mamba": literal_mamba,
+    "mamba-negative": literal_mamba,
     "s4d": literal_s4d,
     "lru": literal_lru,
     "s5": literal_s5,
@@ -436,6 +446,40 @@ def test_a_delta_rule_replaces_what_a_key_held():
     close(state.S[0, 0], values[[0, 4, 2, 3]])
 
 
+@torch.no_grad()
+def test_the_eigenvalues_of_a_mamba_reach_from_1_to_1_less_beta_max():
+    xs = torch.tensor([0.1, 3.0, 30.0], dtype=torch.float64).repeat(100).unsqueeze(1) * randn(300, 3)
+    for beta_max in (1.0, 1.5, 2.0):
+        cell = decaying_fast(Mamba(3, 4, beta_max=beta_max).double())
+        eigenvalues = cell.jacobian(xs, cell.initial_state(300)).diagonal(dim1=1, dim2=2)
+        assert 1 - beta_max <= eigenvalues.min() < 1.02 - beta_max
+        assert 0.98 < eigenvalues.max() <= 1
+
+
+def counting(beta_max):
+    """Return a Mamba of tokens (keep, flip, start) whose first channel holds a number that flips negate."""
+    cell = Mamba(3, 3, state_size=1, rank=1, beta_max=beta_max).double().requires_grad_(False)
+    cell.project.weight.copy_(32 * torch.eye(3))
+    ones, flip, start = torch.tensor([[1.0, 1, 1], [0, 1, 0], [0, 0, 1]]) / 32
+    cell.select.weight.copy_(torch.stack([60 * flip + 30 * start, start, ones]))  # W_1, B and C
+    cell.rate.weight.fill_(1)
+    cell.rate.bias.fill_(-30)  # dt is 0 for keep, 30 for flip, log 2 for start, a write of 32 dt
+    cell.log_decay.zero_()
+    cell.skip.zero_()
+    return cell
+
+
+def test_a_mamba_with_eigenvalues_from_minus_1_counts_modulo_2():
+    flips = torch.rand(256, 4) < 0.5
+    xs = torch.nn.functional.one_hot(torch.cat([torch.full((1, 4), 2), flips.long()]), 3).double()
+    parity = flips.cumsum(0) % 2
+    held = 32 * torch.tensor(2.0).log()
+    outputs = ms.scan(counting(beta_max=2.0), xs)[0][1:, :, 2]
+    torch.testing.assert_close(outputs, held * (1.0 - 2 * parity).double(), rtol=1e-7, atol=0)
+    forgotten = ms.scan(counting(beta_max=1.0), xs)[0][1:, :, 2]  # a flip cannot negate, only remove
+    assert forgotten[flips.cumsum(0) > 0].abs().max() < 1e-10
+
+
 def test_decays_of_a_new_gated_deltanet_lie_where_they_should():
     cell = GatedDeltaNet(3, 64, heads=64)
     rate, decay = softplus(cell.rate_bias), cell.log_decay.exp()
@@ -453,6 +497,7 @@ def test_bad_options_are_refused():
         (lambda: DeltaNet(3, 4, beta_max=2.5), "at most 2"),
         (lambda: Mamba2(3, 4, heads=2, groups=4), "multiple of groups"),
         (lambda: Mamba(3, 4, rank=0), "rank must be"),
+        (lambda: Mamba(3, 4, beta_max=2.5), "at most 2"),
         (lambda: RGLRU(3, 4, gate_blocks=3), "multiple of 3 blocks"),
         (lambda: HGRN2(3, 4, lower_bound=1.0), "lower_bound must be"),
         (lambda: RetNet(3, 4, key_size=3), "key_size must be even"),
@@ -493,7 +538,8 @@ def test_weights_of_earlier_versions_fit():
     assert shapes == {"project.weight": (36, 3), "project.bias": (36,)}
 
 
-def test_micro_steps_may_write_without_erasing():
+@pytest.mark.parametrize("beta_max", [1.0, 2.0])
+def test_micro_steps_may_write_without_erasing(beta_max):
     class Twice(AffineCell):
         def __init__(self):
             super().__init__(3, 2, heads=1)
@@ -503,7 +549,7 @@ def test_micro_steps_may_write_without_erasing():
             q, k, v, g = features.split([2, 4, 2, 2], dim=-1)
             k, g = k.unflatten(-1, (2, 1, 2)), -g.abs().unflatten(-1, (2, 1, 1))
             v = torch.stack([v, -v], dim=-2).unsqueeze(-2)
-            return Parts(q.unsqueeze(-2), k, v, g, micro_steps=2)
+            return Parts(q.unsqueeze(-2), k, v, g, micro_steps=2, beta_max=beta_max)
 
     cell, xs = Twice().double(), randn(7, 2, 3)
     for mask in (None, MASK):
@@ -515,7 +561,7 @@ def test_micro_steps_may_write_without_erasing():
     close(dynamics.jacobian(states), dynamics.jacobian_by_autograd(states))
 
 
-@representatives("retnet", "s4d", "mamba", "mlstm", "gated-deltanet")
+@representatives("retnet", "s4d", "mamba", "mamba-negative", "mlstm", "gated-deltanet")
 @pytest.mark.parametrize("name", CELLS)
 def test_low_precision_is_the_same_by_loop_and_kernel(name):
     """Under autocast, and with weights in bfloat16; the state keeps its dtype, and a step continues from it."""

@@ -58,7 +58,7 @@ def brute_force(layer, sequence, head, noise):
     return (W.conj() @ torch.linalg.solve(C, W.mT)).real
 
 
-@representatives("lru", "retnet", "mlstm", "kda", "rwkv7", "deltaproduct-gated")
+@representatives("lru", "retnet", "mlstm", "kda", "rwkv7", "deltaproduct-gated", "mamba-negative")
 @pytest.mark.parametrize("name", CELLS)
 def test_the_memory_matrix_is_that_of_the_covariance(name):
     torch.manual_seed(1)

@@ -62,7 +62,7 @@ def small_pieces(monkeypatch):
 
 
 @pytest.mark.usefixtures("small_pieces")
-@representatives("lru", "deltaproduct-gated", "mlstm", "mamba2")
+@representatives("lru", "deltaproduct-gated", "mlstm", "mamba2", "mamba-negative")
 @pytest.mark.parametrize("name", CELLS)
 def test_the_full_influence_of_a_cell_is_its_jacobian(name):
     cell, xs = trained(name), randn(TIME, BATCH, 3)

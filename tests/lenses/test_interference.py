@@ -20,6 +20,7 @@ from mnemoscope.lenses.interference.powers import query_powers
 from mnemoscope.lenses.interference.ratio import accuracy_at
 from mnemoscope.lenses.interference.trials import checked_trials
 from mnemoscope.tasks import KeyValueRecall
+from tests.cells.test_affine_cells import decaying_fast
 
 TASK = KeyValueRecall(keys=10, values=6, most=10, queries=3)
 
@@ -133,6 +134,7 @@ NETWORKS = {
     "mlstm": lambda: ms.networks.mlstm(16, 8, heads=2),
     "retnet": lambda: ms.networks.retnet(16, 8, heads=2, key_size=4),
     "mamba": lambda: ms.networks.mamba(16, 8, state_size=3),
+    "mamba-negative": lambda: decaying_fast(ms.networks.mamba(16, 8, state_size=3, beta_max=2)),
     "deltaproduct": lambda: ms.networks.deltaproduct(16, 8, heads=2, factors=2),
 }
 
@@ -303,12 +305,14 @@ def test_answers_turn_if_the_second_layer_holds_the_value_asked_for_as_in_anothe
     assert (alone == 0).all()
 
 
-def test_carried_writes_make_the_state():
+@pytest.mark.parametrize("name", ["deltaproduct", "mamba-negative"])
+def test_carried_writes_make_the_state(name):
     torch.manual_seed(0)
     given = trials()
     with torch.no_grad():
-        [layer] = affine_layers(NETWORKS["deltaproduct"]().double(), given.inputs)
-        assert torch.allclose(carried_writes(layer, 4) @ values_written(layer)[:, :, :8], layer.states()[3])
+        [layer] = affine_layers(NETWORKS[name]().double(), given.inputs)
+        written = values_written(layer)[:, :, : 4 * layer.parts.micro_steps]
+        assert torch.allclose(carried_writes(layer, 4) @ written, layer.states()[3])
 
 
 def test_powers_are_those_of_the_terms_of_the_read():

@@ -38,7 +38,7 @@ def by_modulus(values):
     return sorted(values.tolist(), key=lambda value: (-round(abs(value), 9), round(value.imag, 9)))
 
 
-@representatives("lru", "deltanet", "gated-deltanet", "kda", "rwkv7", "deltaproduct-gated")
+@representatives("lru", "deltanet", "gated-deltanet", "kda", "rwkv7", "deltaproduct-gated", "mamba-negative")
 @pytest.mark.parametrize("name", CELLS)
 def test_spectra_are_those_of_the_dense_operators(name):
     cell, xs = cell_of(name), inputs()
@@ -55,16 +55,16 @@ def test_spectra_are_those_of_the_dense_operators(name):
         assert float(layer.departure[step, 1, head]) == pytest.approx(departure, abs=1e-7)
 
 
-@pytest.mark.parametrize("name", ["lru", "rwkv7", "deltaproduct-gated"])
+@pytest.mark.parametrize("name", ["lru", "rwkv7", "deltaproduct-gated", "mamba-negative"])
 def test_operators_are_applied_without_being_formed(name):
     layer = affine_layers(cell_of(name), inputs())[0].precise()
     parts, A = layer.at(3), layer.transitions()[3]
-    S = torch.randn(2, 2, A.shape[-1], 5, dtype=torch.float64).to(A)
+    S = torch.randn(*A.shape[:3], 5, dtype=torch.float64).to(A)
     torch.testing.assert_close(carry_state(parts, S), A @ S)
     torch.testing.assert_close(carry_back(parts, S.mT), S.mT @ A)
 
 
-@pytest.mark.parametrize("name", ["lru", "kda", "deltaproduct-gated"])
+@pytest.mark.parametrize("name", ["lru", "kda", "deltaproduct-gated", "mamba-negative"])
 def test_growth_over_windows_is_that_of_the_products(name):
     cell, xs = cell_of(name), inputs(time=11)
     layer = ms.transitions(cell, xs, exponents=1)[0]

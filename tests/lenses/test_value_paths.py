@@ -46,7 +46,7 @@ def literal_product(layer):
         carried = written.keys.to(M.dtype)
         for i in range(s, time * micro):
             if i > s:
-                decayed = torch.exp(steps[i].log_decays) * carried
+                decayed = carried - parts.beta_max * (1 - torch.exp(steps[i].log_decays)) * carried
                 if steps[i].erase is not None:
                     a, b = steps[i].erase
                     decayed = decayed + a * (b * carried).sum(-1, keepdim=True)
@@ -67,7 +67,7 @@ def reads_as_used(layer):
     return reads.permute(1, 2, 0, 3)
 
 
-@representatives("lru", "s4d", "retnet", "deltaproduct-gated", "mlstm", "kda", "mamba")
+@representatives("lru", "s4d", "retnet", "deltaproduct-gated", "mlstm", "kda", "mamba", "mamba-negative")
 @pytest.mark.parametrize("name", CELLS)
 def test_the_value_path_gives_the_reads_of_a_trained_cell(name):
     layer = layer_of(name)

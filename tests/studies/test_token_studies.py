@@ -58,6 +58,7 @@ def test_parity_is_judged_by_the_best_of_three_and_by_each_network():
     assert found["deltanet [0, 1], parity: scaled accuracy of each network"].verdict is Verdict.MATCHES
     assert found["deltanet, parity: gain by eigenvalues in [-1, 1]"].verdict is Verdict.MATCHES
     assert found["deltanet, parity: gain by eigenvalues in [-1, 1]"].reduced
+    assert found["mamba, parity: gain by eigenvalues in [-1, 1]"].verdict is Verdict.MATCHES
     worse = found["slstm, modular-arithmetic: scaled accuracy, best of three"]
     assert (worse.verdict, worse.judgement.reason.split(":")[0]) == (
         Verdict.WORSE,

@@ -196,7 +196,10 @@ class AffineCell(Recurrence):
         return torch.cat([torch.cat([J_S, J_m], 2), lower], 1)
 
     def intermediates(self, x: Float[Tensor, "batch inputs"], state: Any) -> dict[str, Tensor]:
-        """Return q, k, v and g of the step; a and b if it erases, and log_i if the writes have exponential gates."""
+        """Return q, k, v and g of the step; a and b if it erases, and log_i if the writes have exponential gates.
+
+        The decay is `exp(g)`, or `1 - beta_max (1 - exp(g))` if the cell has a `beta_max` for its decays.
+        """
         return self.named_parts(self.project(x))
 
     def named_parts(self, features: Float[Tensor, "batch features"]) -> dict[str, Tensor]:

@@ -12,7 +12,7 @@ from mnemoscope.base.array_types import Float
 from mnemoscope.base.validation import check_whole
 from mnemoscope.cells.affine.cell import AffineCell
 from mnemoscope.cells.affine.initial import inverse_softplus, log_uniform
-from mnemoscope.cells.affine.parts import Parts
+from mnemoscope.cells.affine.parts import Parts, check_beta_max
 from mnemoscope.cells.surroundings import Surroundings
 
 
@@ -43,8 +43,7 @@ class _DeltaRule(AffineCell):
     ) -> None:
         super().__init__(input_size, hidden_size, heads, key_size)
         check_whole(1, factors=factors)
-        if not 0 < beta_max <= 2:
-            raise ValueError(f"beta_max must be above 0 and at most 2, where a step only reflects, but is {beta_max}.")
+        check_beta_max(beta_max)
         self.beta_max, self.factors = beta_max, factors
         self.convolved = heads * (self.keys + factors * (self.keys + self.values))
         self.project = nn.Linear(input_size, self.convolved + heads * factors + gates, bias=False)

@@ -13,7 +13,7 @@ from mnemoscope.base.array_types import Float
 from mnemoscope.base.validation import check_whole
 from mnemoscope.cells.affine.cell import AffineCell
 from mnemoscope.cells.affine.initial import inverse_softplus, log_uniform
-from mnemoscope.cells.affine.parts import Parts
+from mnemoscope.cells.affine.parts import Parts, check_beta_max
 from mnemoscope.cells.surroundings import Surroundings
 
 
@@ -70,6 +70,9 @@ class Mamba(AffineCell):
     each channel, softplus(b) is log-uniform between 0.001 and 0.1, and D = 1. The rank is hidden_size / 16, rounded up,
     by default; in a block it is 1/16 of the features of the block.
 
+    The decay `exp(A dt)` removes the part `1 - exp(A dt)` of s. With `beta_max` = 2 it removes twice as much: the decay
+    is `2 exp(A dt) - 1`, between -1 and 1 (Grazzi et al. 2025), so that the cell can count modulo 2.
+
     >>> cell = Mamba(3, 16, state_size=4)
     >>> cell(torch.zeros(5, 3), cell.initial_state(5)).S.shape
     torch.Size([5, 16, 4, 1])
@@ -77,11 +80,20 @@ class Mamba(AffineCell):
 
     surroundings = Surroundings(convolution=4, gate="silu", expand=2)
 
-    def __init__(self, input_size: int, hidden_size: int, state_size: int = 16, rank: int | None = None) -> None:
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        state_size: int = 16,
+        rank: int | None = None,
+        beta_max: float = 1.0,
+    ) -> None:
         check_whole(1, state_size=state_size)
+        check_beta_max(beta_max)
         super().__init__(input_size, hidden_size, heads=hidden_size, keys=state_size)
         rank = ceil(hidden_size / 16) if rank is None else rank
         check_whole(1, rank=rank)
+        self.beta_max = beta_max
         self.convolved = hidden_size
         self.project = nn.Linear(input_size, hidden_size, bias=False)
         self.select = nn.Linear(hidden_size, rank + 2 * state_size, bias=False)
@@ -106,7 +118,10 @@ class Mamba(AffineCell):
         dt = softplus(self.rate(low_rank)).unsqueeze(-1)
         g = -torch.exp(self.log_decay) * dt
         B, C = (shared.unsqueeze(-2).expand(g.shape) for shared in (B, C))
-        return Parts(C, B, dt * x.unsqueeze(-1), g)
+        return Parts(C, B, dt * x.unsqueeze(-1), g, beta_max=self.beta_max)
 
     def finish(self, reads: Tensor, features: Tensor, scale: Tensor | None) -> Tensor:
         return super().finish(reads, features, scale) + self.skip * silu(features)
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, beta_max={self.beta_max:g}"

@@ -19,11 +19,11 @@ class Parts(NamedTuple):
 
     Per head, the state S is a matrix of keys and values, and a step is
 
-        S' = diag(exp(g)) S + a (b^T S) + k v^T,      o = q^T S'.
+        S' = diag(d) S + a (b^T S) + k v^T,      d = exp(g),      o = q^T S'.
 
-    The leading dimensions are those of the inputs, (batch,) or (time, batch). With several micro-steps per input,
-    everything but the queries has one more dimension for them before the heads, and only the state after the last one
-    is read.
+    With another `beta_max` than 1, `d = 1 - beta_max (1 - exp(g))`, which may be negative. The leading dimensions are
+    those of the inputs, (batch,) or (time, batch). With several micro-steps per input, everything but the queries has
+    one more dimension for them before the heads, and only the state after the last one is read.
     """
 
     queries: Inexact[Tensor, "*batch heads keys"]
@@ -41,6 +41,15 @@ class Parts(NamedTuple):
     `exp(m)` (`ScaledState`)."""
     micro_steps: int = 1
     """Number of micro-steps per input."""
+    beta_max: float = 1.0
+    """Part of what a key holds that a step removes where exp(g) is 0; with 2 it changes the sign."""
+
+    @property
+    def decays(self) -> Inexact[Tensor, "*batch heads rates"]:
+        """d, the factors by which a step multiplies what the keys hold."""
+        if self.beta_max == 1:
+            return torch.exp(self.log_decays)
+        return 1 + self.beta_max * torch.expm1(self.log_decays)
 
     def tensors(self) -> list[Tensor]:
         """Return all tensors."""
@@ -55,7 +64,8 @@ class Parts(NamedTuple):
             [None] * self.micro_steps if self.erase is None else zip(*(x.unbind(-3) for x in self.erase), strict=True)
         )
         columns = (self.keys.unbind(-3), self.values.unbind(-3), self.log_decays.unbind(-3), erase)
-        return [Parts(self.queries, k, v, g, e) for k, v, g, e in zip(*columns, strict=True)]
+        one = self._replace(micro_steps=1)
+        return [one._replace(keys=k, values=v, log_decays=g, erase=e) for k, v, g, e in zip(*columns, strict=True)]
 
     def chosen(self, index: Any = ..., heads: slice = slice(None)) -> Parts:
         """Return the parts at an index of the leading dimensions, (time, batch) or (batch,), and of some heads."""
@@ -66,7 +76,7 @@ class Parts(NamedTuple):
         erase = None if self.erase is None else (choose(self.erase[0]), choose(self.erase[1]))
         log_writes = None if self.log_writes is None else self.log_writes[index][..., heads]
         numbers = (choose(part) for part in (self.queries, self.keys, self.values, self.log_decays))
-        return Parts(*numbers, erase, log_writes, self.micro_steps)
+        return Parts(*numbers, erase, log_writes, self.micro_steps, self.beta_max)
 
     def in_precision(self, dtype: torch.dtype) -> Parts:
         """Return the parts in the precision of a real dtype; complex ones stay complex."""
@@ -81,6 +91,15 @@ class Parts(NamedTuple):
         erase = None if self.erase is None else (fill(self.erase[0]), fill(self.erase[1]))
         log_writes = None if self.log_writes is None else fill(self.log_writes, -torch.inf)
         return self._replace(keys=fill(self.keys), log_decays=fill(self.log_decays), erase=erase, log_writes=log_writes)
+
+
+def check_beta_max(beta_max: float) -> None:
+    """Raise if a step that removes up to this part of what a key holds could make the state grow, or removes nothing.
+
+    >>> check_beta_max(2.0)
+    """
+    if not 0 < beta_max <= 2:
+        raise ValueError(f"beta_max must be above 0 and at most 2, where a step only reflects, but is {beta_max}.")
 
 
 class AffineState(NamedTuple):
@@ -125,6 +144,7 @@ def scale_sequence(parts: Parts, m: Float[Tensor, "batch heads"]) -> tuple[Parts
 
 
 def _relative(parts: Parts, log_decays: Tensor, log_writes: Tensor) -> Parts:
+    assert parts.beta_max == 1
     weights, erase = torch.exp(log_writes).unsqueeze(-1), parts.erase
     if erase is not None:  # it acts on the old state, as the decay does
         erase = (torch.exp(log_decays.unsqueeze(-1) - parts.log_decays) * erase[0], erase[1])
@@ -174,7 +194,7 @@ def scan_states(
     for j in range(chunk):
         q, k, v, g, *erased = (x[:, j] for x in steps)
         erase = (erased[0], erased[1]) if parts.erase is not None else None
-        step = Parts(q, k, v, g, erase, None, parts.micro_steps)
+        step = parts._replace(queries=q, keys=k, values=v, log_decays=g, erase=erase)
         local, operator = step_state(step, local), carry_state(step, operator)
         states.append(local)
         operators.append(operator)
@@ -202,7 +222,7 @@ def carry_state(parts: Parts, S: Inexact[Tensor, "*batch heads keys columns"]) -
 def carry_back(parts: Parts, M: Inexact[Tensor, "*batch heads rows keys"]) -> Inexact[Tensor, "..."]:
     """Return `M A`, in the order of the micro-steps from the last to the first. A is not formed."""
     for part in reversed(parts.each()):
-        kept = M * torch.exp(part.log_decays).unsqueeze(-2)
+        kept = M * part.decays.unsqueeze(-2)
         if part.erase is not None:
             a, b = part.erase
             kept = kept + (M @ a.unsqueeze(-1)) * b.unsqueeze(-2)
@@ -212,7 +232,7 @@ def carry_back(parts: Parts, M: Inexact[Tensor, "*batch heads rows keys"]) -> In
 
 def _carry(part: Parts, S: Tensor) -> Tensor:
     """Return `A S` of a single micro-step."""
-    kept = torch.exp(part.log_decays).unsqueeze(-1) * S
+    kept = part.decays.unsqueeze(-1) * S
     if part.erase is None:
         return kept
     a, b = part.erase
@@ -225,10 +245,10 @@ def read_state(parts: Parts, S: Inexact[Tensor, "*batch heads keys values"]) -> 
 
 
 def transition(parts: Parts) -> Inexact[Tensor, "*batch heads keys keys"]:
-    """Return the matrix A of `S' = A S + B`: the product over the micro-steps of `diag(exp(g)) + a b^T`."""
+    """Return the matrix A of `S' = A S + B`: the product over the micro-steps of `diag(d) + a b^T`."""
     product = None
     for part in parts.each():
-        A = torch.diag_embed(torch.exp(part.log_decays).expand_as(part.keys))
+        A = torch.diag_embed(part.decays.expand_as(part.keys))
         if part.erase is not None:
             A = A + part.erase[0].unsqueeze(-1) * part.erase[1].unsqueeze(-2)
         product = A if product is None else A @ product
@@ -259,6 +279,8 @@ def _in_precision(x: Any, dtype: torch.dtype) -> Any:
 def _scan(parts: Parts, S: Tensor) -> tuple[Tensor, Tensor]:
     if parts.erase is None and parts.micro_steps == 1 and S.shape[-1] == 1:
         return _scan_numbers(parts, S)
+    if parts.beta_max != 1:
+        return _scan_steps(parts, S)
     if parts.log_decays.is_complex():
         return _scan_rotating(parts, S)
     keys, values, log_decays, *erase = (
@@ -277,10 +299,20 @@ def _scan_numbers(parts: Parts, S: Tensor) -> tuple[Tensor, Tensor]:
     """Run a diagonal recurrence with one value per head: the numbers of the state do not interact."""
     writes = parts.keys * parts.values
     constant = parts.log_decays.stride()[:2] == (0, 0)  # expanded over time and batch
-    decays = torch.exp(parts.log_decays[0, 0] if constant else parts.log_decays)
+    decays = parts.decays[0, 0] if constant else parts.decays
     decays = decays.expand(writes.shape[2:] if constant else writes.shape).flatten(0 if constant else 2)
     states = diagonal_scan(decays, writes.flatten(2), S.flatten(1)).view_as(writes)
     return (parts.queries * states).sum(-1, keepdim=True), states[-1].unsqueeze(-1)
+
+
+def _scan_steps(parts: Parts, S: Tensor) -> tuple[Tensor, Tensor]:
+    """Run the literal recurrence: the kernels for matrices take logarithms of decays."""
+    reads = []
+    for step in range(len(parts.queries)):
+        part = parts.chosen(step)
+        S = step_state(part, S)
+        reads.append(read_state(part, S))
+    return torch.stack(reads), S
 
 
 def _scan_rotating(parts: Parts, S: Tensor) -> tuple[Tensor, Tensor]:

@@ -194,7 +194,7 @@ def _of_pairs(
             return x.transpose(0, 1).flatten(1, 2)
 
         q, k, v, g = (as_sequences(readers.in_chunks(x)) for x in parts.tensors())
-        short = Parts(q, k, v, g, micro_steps=parts.micro_steps)
+        short = parts._replace(queries=q, keys=k, values=v, log_decays=g)
         found = _of_pairs(short, as_sequences(grams).clone(), INSIDE)
         inside.copy_(found.unflatten(0, (readers.chunks, -1)).permute(1, 2, 3, 0))
     each = grams[0, 0].numel() * readers.size

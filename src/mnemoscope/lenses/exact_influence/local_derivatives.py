@@ -205,11 +205,11 @@ def _terms(
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield pairs of tensors whose products are the terms of dS', but for the carried derivative."""
     if dg is not None:
-        decays = torch.exp(part.log_decays)
+        slopes = part.beta_max * torch.exp(part.log_decays)  # of the decays by g
         if S.shape[-3] == 1:  # the directions share the state
-            yield dg.unsqueeze(-2), decays[..., None, None, :] * S
+            yield dg.unsqueeze(-2), slopes[..., None, None, :] * S
         else:
-            yield (decays.unsqueeze(-2) * dg).unsqueeze(-2), S
+            yield (slopes.unsqueeze(-2) * dg).unsqueeze(-2), S
     if dk is not None:
         yield dk.unsqueeze(-2), v.unsqueeze(-1)
     if dv is not None:

@@ -83,7 +83,8 @@ class Readers:
 
     def _step(self, tensors: list[Tensor]) -> Parts:
         erase = None if self._parts.erase is None else (tensors[4], tensors[5])
-        return Parts(*tensors[:4], erase, None, self._parts.micro_steps)
+        q, k, v, g = tensors[:4]
+        return self._parts._replace(queries=q, keys=k, values=v, log_decays=g, erase=erase)
 
 
 def carried_to_end(operator: Tensor, X: Tensor) -> Tensor:

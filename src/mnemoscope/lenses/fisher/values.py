@@ -134,12 +134,12 @@ def _signals(layer: AffineLayer) -> Signals:
 
 
 def _diagonal_signals(parts: Parts) -> Signals:
-    """Return the signals of diagonal operators: their products are sums of rates, and noise of keys is independent."""
+    """Return the signals of diagonal operators: decays are multiplied, and the noise of keys is independent."""
     pieces = parts.each()
     keys = torch.stack([piece.keys for piece in pieces], 1).flatten(0, 1)  # every micro-step in order of time
-    g = torch.stack([piece.log_decays.expand_as(piece.keys) for piece in pieces], 1).flatten(0, 1)
-    after = torch.cat([g[1:], torch.zeros_like(g[:1])])
-    products = after.flip(0).cumsum(0).flip(0).exp()  # P of each micro-step
+    d = torch.stack([piece.decays.expand_as(piece.keys) for piece in pieces], 1).flatten(0, 1)
+    after = torch.cat([d[1:], torch.ones_like(d[:1])])
+    products = after.flip(0).cumprod(0).flip(0)  # P of each micro-step
     noise = products[parts.micro_steps - 1 :: parts.micro_steps]  # it enters after the last micro-step of an input
     scale = noise.abs().square().sum(0).sqrt()  # (batch, heads, keys)
     traces = (products * keys / scale).movedim(0, 2).flip(2)

@@ -96,7 +96,7 @@ class _MicroSteps(NamedTuple):
 
         erase = [piece.erase for piece in pieces if piece.erase is not None]
         both = (in_order([a for a, _ in erase]), in_order([b for _, b in erase])) if erase else None
-        decays = in_order([piece.log_decays for piece in pieces]).exp()
+        decays = in_order([piece.decays for piece in pieces])
         return cls(decays, in_order([piece.keys for piece in pieces]), both, len(pieces))
 
 

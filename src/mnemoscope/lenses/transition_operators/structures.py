@@ -1,6 +1,6 @@
 """Eigenvalues, extreme singular values and departure from normality of the operator A of every step.
 
-A is `diag(exp g) + a b^T`, or a product of such matrices, and its structure decides how much work it takes:
+A is `diag(d) + a b^T`, or a product of such matrices, and its structure decides how much work it takes:
 
 - Without a and b it is diagonal.
 - The characteristic polynomial of a single factor, `prod_i (d_i - z) (1 + sum_i a_i b_i / (d_i - z))`, depends on the
@@ -43,7 +43,7 @@ def structure_of(parts: Parts) -> Structure:
     """Return which structure all operators of a sequence have."""
     if parts.erase is None:
         return "diagonal"
-    if parts.micro_steps > 1 or parts.keys.is_complex() or parts.log_decays.is_complex():
+    if parts.micro_steps > 1 or parts.beta_max != 1 or parts.keys.is_complex() or parts.log_decays.is_complex():
         return "general"
     products = parts.erase[0] * parts.erase[1]
     one_sign = bool(((products >= 0).all(-1) | (products <= 0).all(-1)).all())
@@ -59,18 +59,22 @@ def token_spectra(parts: Parts, structure: Structure) -> TokenSpectra:
     assert parts.erase is not None
     a, b = parts.erase
     if parts.log_decays.shape[-1] == 1:
-        return _scaled_identity(torch.exp(parts.log_decays).squeeze(-1), a, b)
-    return _symmetrisable(torch.exp(parts.log_decays).expand_as(a), a, b)
+        return _scaled_identity(parts.decays.squeeze(-1), a, b)
+    return _symmetrisable(parts.decays.expand_as(a), a, b)
 
 
 def log_eigenvalues(parts: Parts) -> Inexact[Tensor, "*batch heads keys"]:
-    """Return the logarithms of the eigenvalues of diagonal operators; those of micro-steps add up."""
-    g = parts.log_decays.expand_as(parts.keys)
+    """Return the logarithms of the eigenvalues of diagonal operators; those of micro-steps add up.
+
+    They are complex if the operators rotate, and if eigenvalues may be negative.
+    """
+    g = parts.log_decays if parts.beta_max == 1 else parts.decays.to(parts.decays.dtype.to_complex()).log()
+    g = g.expand_as(parts.keys)
     return g if parts.micro_steps == 1 else g.sum(-3)
 
 
 def _diagonal(parts: Parts) -> TokenSpectra:
-    values = torch.exp(log_eigenvalues(parts))
+    values = torch.stack([piece.decays.expand_as(piece.keys) for piece in parts.each()]).prod(0)
     moduli = values.abs()
     return TokenSpectra(_descending(values), moduli.amax(-1), moduli.amin(-1), torch.zeros_like(moduli[..., 0]))
 
