@@ -11,7 +11,7 @@ from mnemoscope.cells.affine import GLA, LRU, S5, GatedDeltaNet, Mamba2
 from mnemoscope.cells.convolution import ShortConvolution
 from mnemoscope.cells.recurrence import Recurrence
 from mnemoscope.cells.state import leaves, map_state
-from mnemoscope.networks import blocks
+from mnemoscope.networks import blocks, layered
 from tests.slow import representatives
 
 ROUNDING = {"rtol": 1e-11, "atol": 1e-12}  # float64, seven steps
@@ -58,6 +58,80 @@ def test_the_kernel_is_the_loop_with_all_gradients(family, mask):
     assert route.fused == (family != "slstm")
     for one, other in zip(*found, strict=True):
         close(one, other)
+
+
+ARCHITECTURES = ["plain", "h3", "mamba"]
+
+
+@pytest.mark.parametrize("mask", [None, MASK], ids=["whole", "masked"])
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("family", ["s4d", "mamba"])
+def test_a_recurrence_in_the_block_of_another_has_a_kernel_with_all_gradients(family, architecture, mask):
+    network = blocks(3, 4, family, depth=2, state_size=2, architecture=architecture).double()
+    xs, start = randn(7, 2, 3).requires_grad_(), map_state(torch.rand_like, network.initial_state(2))
+    wanted = [xs, *(part.requires_grad_() for part in leaves(start)), *network.parameters()]
+    found = []
+    for backend in ("loop", "fused"):
+        outputs, last = ms.scan(network, xs, start, mask=mask, backend=backend)
+        loss = outputs.square().sum() + sum((part * part.conj()).real.sum() for part in leaves(last))
+        found.append((outputs, *leaves(last), *torch.autograd.grad(loss, wanted)))
+    for one, other in zip(*found, strict=True):
+        close(one, other)
+
+
+def one_block(family, architecture):
+    """Return a block without embedding and last norm, its inputs, and what its recurrence makes of channels alone."""
+    torch.manual_seed(0)
+    core = registry.cells.load(family).for_architecture(4, 1, layered.ARCHITECTURES[architecture], state_size=2)[0]
+    block, xs = Block(core, 4, layered.ARCHITECTURES[architecture]).double(), randn(7, 2, 4)
+
+    def alone(us):
+        own = registry.cells.load(family)(1, us.shape[-1], state_size=2).double()
+        own.load_state_dict(core.state_dict() | own.project.state_dict(prefix="project."), strict=False)
+        own.project, own.entry = torch.nn.Identity(), "linear"
+        return own.run(us, own.initial_state(2), None)[0]
+
+    return block, xs, alone
+
+
+def convolved(block, channels):
+    padded = torch.nn.functional.pad(channels.permute(1, 2, 0), (3, 0))
+    weight, groups = block.convolution.weight.unsqueeze(1), channels.shape[-1]
+    return conv1d(padded, weight, block.convolution.bias, groups=groups).permute(2, 0, 1)
+
+
+@pytest.mark.parametrize("family", ["s4d", "mamba"])
+@torch.no_grad()
+def test_h3_multiplies_two_branches_and_the_output_by_a_third(family):
+    """The second gate of Fu et al. 2023 multiplies by queries that no convolution sees."""
+    block, xs, recurrence = one_block(family, "h3")
+    k, v, q = block.core.project(block.norm(xs)).split(4, dim=-1)
+    expected = xs + block.out(q * recurrence(convolved(block, k) * v))
+    close(ms.scan(block, xs)[0], expected)
+
+
+@pytest.mark.parametrize("family", ["s4d", "mamba"])
+@torch.no_grad()
+def test_the_block_of_mamba_has_an_activation_before_the_recurrence_and_a_gate_after_it(family):
+    block, xs, recurrence = one_block(family, "mamba")
+    e = block.norm(xs)
+    expected = xs + block.out(silu(block.gate(e)) * recurrence(silu(convolved(block, block.core.project(e)))))
+    close(ms.scan(block, xs)[0], expected)
+
+
+@pytest.mark.parametrize("family", ["s4d", "mamba"])
+@torch.no_grad()
+def test_a_plain_block_has_no_gate(family):
+    block, xs, recurrence = one_block(family, "plain")
+    close(ms.scan(block, xs)[0], xs + block.out(gelu(recurrence(block.norm(xs)))))
+
+
+def test_the_architecture_of_mamba_is_its_published_block():
+    published, chosen = (blocks(3, 4, "mamba", architecture=name).double() for name in ("published", "mamba"))
+    chosen.load_state_dict(published.state_dict())
+    xs = randn(7, 2, 3)
+    assert torch.equal(ms.scan(published, xs)[0], ms.scan(chosen, xs)[0])
+    assert str(published) == str(chosen)
 
 
 @pytest.mark.parametrize("mask", [None, MASK], ids=["whole", "masked"])
@@ -195,6 +269,11 @@ def test_bad_blocks_are_refused():
         (lambda: blocks(3, 4, "mingru", heads=2), "has no option 'heads'. Its options: none"),
         (lambda: blocks(3, 4, "rwkv7", key_size=2), "has no option 'key_size'. Its options: heads = 1.$"),
         (lambda: blocks(3, 4, depth=0), "depth must be"),
+        (
+            lambda: blocks(3, 4, "gla", architecture="h3"),
+            '"s4d" and "mamba" one of plain, h3, mamba, but is \'h3\' for',
+        ),
+        (lambda: blocks(3, 4, "mamba", architecture="h4"), "plain, h3, mamba, but is 'h4'"),
         (lambda: blocks(0, 4), "input_size must be .* at least 1, but is 0"),
         (lambda: blocks(3, 4, heads=0), "heads must be .* at least 1, but is 0"),
         (lambda: blocks(3, 4, key_size=0), "key_size must be .* at least 1, but is 0"),

@@ -88,6 +88,15 @@ def test_the_full_influence_of_a_block_includes_its_convolution(core, monkeypatc
     assert float((expected - gates_alone).clamp_min(0).sum() / expected.sum()) > 0.05  # M is not the whole influence
 
 
+@pytest.mark.usefixtures("small_pieces")
+def test_the_full_influence_in_the_block_of_h3_passes_both_branches():
+    torch.manual_seed(0)
+    [block] = ms.networks.blocks(3, 3, "s4d", 1, state_size=4, architecture="h3").double().requires_grad_(False).layers
+    _, state = ms.scan(block, randn(2, BATCH, 3))
+    [layer] = affine_layers(block, randn(TIME, BATCH, 3), state)
+    torch.testing.assert_close(full_path(layer).energies, full_by_autograd(layer, (state.S,)), rtol=1e-10, atol=1e-13)
+
+
 def value_part(layer):
     """Return the squared derivatives with all parts but the values held."""
 

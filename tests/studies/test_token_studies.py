@@ -173,6 +173,9 @@ def test_induction_heads_are_judged_at_every_length():
     assert found["mamba, induction-heads: accuracy at length 16384"].verdict is Verdict.MATCHES
     assert found["mamba, selective-copy: accuracy"].verdict is Verdict.MATCHES
     assert "length 256" in found["mamba, selective-copy: accuracy"].reduced
+    plain = found["s4, selective-copy: accuracy"]
+    assert (plain.published, plain.verdict) == ("18.3%", Verdict.BETTER)
+    assert "'no gate' alone" in plain.reduced
     rotary = found["transformer, rotary, induction-heads: accuracy at length 1024"]
     assert (rotary.published, rotary.verdict) == ("31.3%", Verdict.BETTER)
     assert "learning_rate" not in rotary.reduced  # that of the published table

@@ -179,6 +179,8 @@ class Block(Cell):
             return glu(self.out(o)) if kind == "glu" else o * torch.sigmoid(self.out(o))
         if self.gate is not None:
             o = o * _GATES[kind](self.gate(self.norm(e)))
+        if self.surroundings.activation == "gelu":
+            o = gelu(o)
         return self.out(self.gated_norm(o))
 
     def _inner(self, fields: list[Tensor]) -> Any:

@@ -38,6 +38,12 @@ class Surroundings:
     """Whether layer norms have biases."""
     eps: float = 1e-5
     """Number that the norm of the reads adds to the variance."""
+    entry: Literal["linear", "silu", "product"] = "linear"
+    """Function of the features that enters a `ChannelModel`: "linear" for the features themselves, "silu" for their
+    SiLU, "product" for k v of three branches k, v and q, of which q multiplies the output (the gates of H3). A
+    convolution acts on k alone."""
+    activation: Literal["none", "gelu"] = "none"
+    """Function of the output of the recurrence, before its projection."""
     gate: Literal["none", "silu", "sigmoid", "gelu", "glu", "half glu", "inner"] = "none"
     """Function of a linear map of the block's input, by which the output of the recurrence is multiplied. "glu" takes
     GELU of the output, y, and makes the output projection W a gated linear unit; "half glu" is `y * sigmoid(W y)`;
@@ -65,7 +71,9 @@ class Surroundings:
             f"{Fraction(self.expand).limit_denominator(9)} w features" if self.expand != 1 else "",
             "token shift" if self.shift else "",
             f"convolution {self.convolution}" if self.convolution else "",
+            "product of two branches, times a third" if self.entry == "product" else "",
             norms.get(self.norm, ""),
+            "GELU" if self.activation == "gelu" else "",
             gate,
             "RMS norm of all features" if self.norm == "all" else "",
             "" if self.projection else "no output projection",

@@ -7,11 +7,20 @@ from typing import Any, Literal
 from mnemoscope.base.suggestions import did_you_mean
 from mnemoscope.base.validation import check_whole
 from mnemoscope.cells import SLSTM, Block, Stack
-from mnemoscope.cells.affine import AffineCell
+from mnemoscope.cells.affine import AffineCell, Mamba
+from mnemoscope.cells.affine.channels import ChannelModel
 from mnemoscope.cells.feed_forward import ChannelMixing
+from mnemoscope.cells.surroundings import Surroundings
 from mnemoscope.config.options import checked_options, options_of
 from mnemoscope.memory.attention import CausalAttention
 from mnemoscope.registry import cells
+
+ARCHITECTURES: dict[str, Surroundings] = {
+    "plain": Surroundings(activation="gelu", bias=True),
+    "h3": Surroundings(convolution=4, entry="product", bias=True),
+    "mamba": Mamba.surroundings,
+}
+"""Blocks that can surround any state-space model of channels."""
 
 
 def blocks(
@@ -24,6 +33,7 @@ def blocks(
     state_size: int | None = None,
     factors: int | None = None,
     beta_max: float | None = None,
+    architecture: str = "published",
     feed_forward: bool = False,
 ) -> Stack:
     """Return `depth` blocks of a family: norm, recurrence with short convolution, gate, norm, projection, residual.
@@ -42,7 +52,11 @@ def blocks(
         key_size: number of keys of a head.
         state_size: size of the state of a state-space model.
         factors: number of delta rules per input in "deltaproduct".
-        beta_max: largest beta of a delta rule.
+        beta_max: largest beta of a delta rule, or of the decays of "mamba".
+        architecture: the parts around the recurrence: "published", those of the family, or for a state-space model of
+            channels, "s4d" or "mamba", those of another block: "plain" has GELU and no gate, "h3" multiplies two
+            branches, the first after a convolution, and the output by a third (Fu et al. 2023), "mamba" has a
+            convolution, SiLU and a SiLU gate (Gu & Dao 2024).
         feed_forward: whether a feed-forward layer follows every recurrence: that of the family's publication, or SwiGLU
             with 8/3 w inner features if it has none.
 
@@ -61,12 +75,23 @@ def blocks(
     others = options_of(core).keys() - given.keys()  # sizes, and options that blocks set as published
     given = {name: value for name, value in given.items() if value is not None}
     options: dict[str, Any] = checked_options(core, f"block of {family!r}", given, others)
-    cores, layers = core.for_blocks(hidden_size, depth, **options), []
+    around = None
+    if architecture == "published":
+        cores = core.for_blocks(hidden_size, depth, **options)
+    elif architecture in ARCHITECTURES and issubclass(core, ChannelModel):
+        around = ARCHITECTURES[architecture]
+        cores = core.for_architecture(hidden_size, depth, around, **options)
+    else:
+        raise ValueError(
+            f'architecture must be "published", or for the families "s4d" and "mamba" one of '
+            f"{', '.join(ARCHITECTURES)}, but is {architecture!r} for {family!r}."
+        )
+    layers = []
     mixing = feed_forward and core.surroundings.feed_forward == "channel mixing"
     for level, each in enumerate(cores):
         source, last = None if level else input_size, level == depth - 1
         layers.append(
-            Block(each, hidden_size, None, source, last and not mixing, feed_forward=feed_forward and not mixing)
+            Block(each, hidden_size, around, source, last and not mixing, feed_forward=feed_forward and not mixing)
         )
         if mixing:
             layers.append(ChannelMixing(hidden_size, 1 - level / depth, each.passed, last))

@@ -53,16 +53,20 @@ class ReducedStudy(LearningStudy):
         """Return the recipe by which the published network was trained."""
         return self.published[trial.settings["task"]]
 
+    def unlike_published(self, trial: Trial) -> str:
+        """Return how a training differs from the published one in what no setting holds, or where that is not known."""
+        return self.unlike
+
     def reduced_recipe(self, trial: Trial) -> str:
         """Return the name of the trial's reduced recipe and the settings that differ from the published ones."""
         name = trial.settings["name"]
-        differences = ", ".join(filter(None, (self._differences(trial), self.unlike)))
+        differences = ", ".join(filter(None, (self._differences(trial), self.unlike_published(trial))))
         return f"{name}: {differences}" if name in self.reduced else ""
 
     def other_recipe(self, trial: Trial) -> str:
         """Return the settings of a training of the published size that differ from the published ones."""
         reduced = trial.settings["name"] in self.reduced
-        return "" if reduced else ", ".join(filter(None, (self._differences(trial), self.unlike)))
+        return "" if reduced else ", ".join(filter(None, (self._differences(trial), self.unlike_published(trial))))
 
     def _differences(self, trial: Trial) -> str:
         theirs = {name: value for name, value in asdict(self.published_recipe(trial)).items() if name in COMPARED}

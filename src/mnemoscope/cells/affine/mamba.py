@@ -12,6 +12,7 @@ from torch.nn.functional import silu, softplus
 from mnemoscope.base.array_types import Float
 from mnemoscope.base.validation import check_whole
 from mnemoscope.cells.affine.cell import AffineCell
+from mnemoscope.cells.affine.channels import ChannelModel
 from mnemoscope.cells.affine.initial import inverse_softplus, log_uniform
 from mnemoscope.cells.affine.parts import Parts, check_beta_max
 from mnemoscope.cells.surroundings import Surroundings
@@ -62,7 +63,7 @@ class Mamba2(AffineCell):
         return super().finish(reads + self.skip * x, features, scale)
 
 
-class Mamba(AffineCell):
+class Mamba(ChannelModel):
     """`s' = exp(A dt) s + dt B x`, `y = C s' + D x` for each channel x (Gu & Dao 2024, section 3, Algorithm 2).
 
     x is SiLU of one of `hidden_size` linear maps of the input. B, C and, through W_1 with `rank` rows, the time step
@@ -78,7 +79,7 @@ class Mamba(AffineCell):
     torch.Size([5, 16, 4, 1])
     """
 
-    surroundings = Surroundings(convolution=4, gate="silu", expand=2)
+    surroundings = Surroundings(convolution=4, entry="silu", gate="silu", expand=2)
 
     def __init__(
         self,
@@ -90,7 +91,7 @@ class Mamba(AffineCell):
     ) -> None:
         check_whole(1, state_size=state_size)
         check_beta_max(beta_max)
-        super().__init__(input_size, hidden_size, heads=hidden_size, keys=state_size)
+        super().__init__(input_size, hidden_size, keys=state_size)
         rank = ceil(hidden_size / 16) if rank is None else rank
         check_whole(1, rank=rank)
         self.beta_max = beta_max
@@ -109,19 +110,20 @@ class Mamba(AffineCell):
         """D."""
 
     @classmethod
+    def options_in_blocks(cls, width: int) -> dict[str, Any]:
+        return {"rank": ceil(width / 16)}
+
+    @classmethod
     def for_blocks(cls, width: int, depth: int, **options: Any) -> list[Any]:
-        return super().for_blocks(width, depth, **{"rank": ceil(width / 16), **options})
+        return super().for_blocks(width, depth, **{**cls.options_in_blocks(width), **options})
 
     def parts(self, features: Float[Tensor, "*batch features"]) -> Parts:
-        x = silu(features)
+        x = self.channels(features)
         low_rank, B, C = self.select(x).split([self.rate.in_features, self.keys, self.keys], dim=-1)
         dt = softplus(self.rate(low_rank)).unsqueeze(-1)
         g = -torch.exp(self.log_decay) * dt
         B, C = (shared.unsqueeze(-2).expand(g.shape) for shared in (B, C))
         return Parts(C, B, dt * x.unsqueeze(-1), g, beta_max=self.beta_max)
-
-    def finish(self, reads: Tensor, features: Tensor, scale: Tensor | None) -> Tensor:
-        return super().finish(reads, features, scale) + self.skip * silu(features)
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, beta_max={self.beta_max:g}"

@@ -12,12 +12,13 @@ from torch.nn.functional import linear
 from mnemoscope.base.array_types import Complex, Float, Inexact
 from mnemoscope.base.validation import check_whole
 from mnemoscope.cells.affine.cell import AffineCell
+from mnemoscope.cells.affine.channels import ChannelModel
 from mnemoscope.cells.affine.initial import log_uniform
 from mnemoscope.cells.affine.parts import Parts, as_complex
 from mnemoscope.cells.surroundings import Surroundings
 
 
-class S4D(AffineCell):
+class S4D(ChannelModel):
     """A state-space model for each output channel (Gu et al. 2022, S4D-Lin, sections 3 and 4).
 
     `s' = exp(A dt) s + (exp(A dt) - 1) / A u` and `y = 2 Re(C s) + D u`, where u is one of `hidden_size` linear maps of
@@ -34,7 +35,7 @@ class S4D(AffineCell):
 
     def __init__(self, input_size: int, hidden_size: int, state_size: int = 64) -> None:
         pairs = _number_of_pairs(state_size)
-        super().__init__(input_size, hidden_size, heads=hidden_size, keys=pairs)
+        super().__init__(input_size, hidden_size, keys=pairs)
         self.project = nn.Linear(input_size, hidden_size)
         self.log_rate = nn.Parameter(torch.full((hidden_size, pairs), 0.5).log())
         self.frequency = nn.Parameter(pi * torch.arange(pairs).expand(hidden_size, pairs).clone())
@@ -56,10 +57,7 @@ class S4D(AffineCell):
         B = (torch.exp(g) - 1) / A
         shape = (*features.shape[:-1], *g.shape)
         C = 2 * torch.view_as_complex(self.C)
-        return Parts(C.expand(shape), B.expand(shape), features.unsqueeze(-1), g.expand(shape))
-
-    def finish(self, reads: Tensor, features: Tensor, scale: Tensor | None) -> Tensor:
-        return super().finish(reads, features, scale) + self.skip * features
+        return Parts(C.expand(shape), B.expand(shape), self.channels(features).unsqueeze(-1), g.expand(shape))
 
 
 class _ComplexVector(AffineCell):
