@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, get_args
 import torch
 from torch.optim import Optimizer
 
+from mnemoscope.base.allocator import kept_memory
 from mnemoscope.base.torch_state import flushed_denormals, present_threads
 from mnemoscope.cells import Model
 from mnemoscope.config.run_config import RunConfig
@@ -68,7 +69,7 @@ def set_up(
 
 @contextmanager
 def cpu_settings(threads: int | None) -> Generator[None]:
-    """Use so many CPU threads (None: as before), and with one thread treat denormal numbers as 0, inside the context.
+    """Use so many CPU threads (None: as before), keep freed memory, and with one thread treat denormal numbers as 0.
 
     A converged network is full of denormal numbers: a quarter of Adam's moments for an encoder with a saturated
     softmax, for example. On x86, a step of a Turing machine that has unlearned its task takes four times as long.
@@ -76,7 +77,7 @@ def cpu_settings(threads: int | None) -> Generator[None]:
     before = present_threads()
     torch.set_num_threads(before if threads is None else threads)
     try:
-        with flushed_denormals():
+        with flushed_denormals(), kept_memory():
             yield
     finally:
         torch.set_num_threads(before)
