@@ -8,6 +8,7 @@ import sys
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import forward_ad as fwd, gradcheck, gradgradcheck
 from torch.func import functional_call, jacrev, jvp, vmap
 
@@ -855,7 +856,7 @@ def test_memory_of_a_hundred_thousand_steps():
 
 COMPILED = """
 import torch, mnemoscope as ms
-from mnemoscope.cells import GORU, GRU, LSTM, Elman
+from mnemoscope.cells import GORU, GRU, LSTM, SLSTM, Elman, LeakyRNN
 
 def loss(cell, xs, backend):
     return ms.scan(cell, xs, backend=backend)[0].square().sum()
@@ -866,6 +867,9 @@ for cell, backend, compiler in (
     (GRU(3, 4), "fused", "aot_eager"),
     (LSTM(3, 4), "fused", "inductor"),
     (GORU(3, 4, ms.connectivity.Dense(4, init="orthogonal")), "fused", "aot_eager"),
+    (LeakyRNN(3, 4), "fused", "aot_eager"),
+    (SLSTM(3, 4), "fused", "aot_eager"),
+    (ms.networks.urnn(3, 4), "fused", "aot_eager"),
 ):
     weights = list(cell.parameters())
     compiled = torch.compile(lambda xs: loss(cell, xs, backend), fullgraph=True, backend=compiler)
@@ -894,6 +898,31 @@ def test_the_operators_pass_opcheck():
         hs = elementwise_scan(us, h0, V, name, *bias).detach().requires_grad_()
         given = (torch.randn_like(hs), hs, V, name, bias[0] if bias else None, None)
         torch.library.opcheck(elementwise_module._adjoint, given, test_utils=tests)
+
+
+STATEFUL = {
+    "leaky_scan": lambda us, state, W: (us, state(), W, 0.3, "tanh", False, None),
+    "leaky_scan, rate": lambda us, state, W: (us, state(), W, 0.3, "tanh", True, None),
+    "lstm_scan": lambda us, state, W: (us.repeat(1, 1, 4), state(), state(), W.repeat(4, 1), None, True),
+    "gru_scan": lambda us, state, W: (us.repeat(1, 1, 3), state(), W.repeat(3, 1), W[0], "tanh", None, None, True),
+    "slstm_scan": lambda us, state, W: (us.repeat(1, 1, 4), *(state() for _ in range(4)), W.repeat(4, 1), False, None),
+}
+
+
+@pytest.mark.parametrize("name", STATEFUL)
+def test_operators_return_what_they_promise_the_compiler_for_a_transposed_state(name):
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        operator = getattr(torch.ops.mnemoscope, name.partition(",")[0])
+        given = STATEFUL[name](torch.rand(5, 2, 3), lambda: torch.rand(3, 2).mT.requires_grad_(), torch.rand(3, 3))
+        promised = operator(*given)
+    given = STATEFUL[name](torch.rand(5, 2, 3), lambda: torch.rand(3, 2).mT.requires_grad_(), torch.rand(3, 3))
+    found = operator(*given)
+    assert [each.stride() for each in found] == [each.stride() for each in promised]
+    starts = [each for each in given if isinstance(each, torch.Tensor) and each.requires_grad]
+    # a gradient at the outputs that is transposed too
+    weights = torch.rand(3, 5, 2).permute(1, 2, 0)
+    gradients = torch.autograd.grad((found[0] * weights).sum(), starts, allow_unused=True)
+    assert all(each is None or each.is_contiguous() for each in gradients)
 
 
 # --- whose step is it? ------------------------------------------------------------------------------------------------

@@ -55,7 +55,8 @@ class Connectivity(nn.Module):
     @property
     def dtype(self) -> torch.dtype:
         real = next(self._tensors()).dtype
-        return real.to_complex() if self.complex and not real.is_complex else real
+        # real.to_complex() does the same, but torch.compile cannot trace it
+        return torch.promote_types(real, torch.complex32) if self.complex else real
 
     @property
     def device(self) -> torch.device:

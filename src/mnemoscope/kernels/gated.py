@@ -154,7 +154,7 @@ def _lstm(us: Tensor, h0: Tensor, c0: Tensor, V: Tensor, mask: Tensor | None, sa
 @_lstm.register_fake
 def _(us: Tensor, h0: Tensor, c0: Tensor, V: Tensor, mask: Tensor | None, save: bool) -> tuple[Tensor, ...]:
     states = us.new_empty(len(us), *h0.shape)
-    return states, torch.empty_like(c0), torch.empty_like(states), us.new_empty(us.shape if save else 0)
+    return states, us.new_empty(c0.shape), torch.empty_like(states), us.new_empty(us.shape if save else 0)
 
 
 @custom_op(
@@ -180,7 +180,7 @@ def _lstm_adjoint(
 def _(
     g: Tensor, g_last: Tensor, c0: Tensor, cs: Tensor, gates: Tensor, V: Tensor, mask: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    return torch.empty_like(gates), torch.empty_like(c0), torch.empty_like(c0)
+    return gates.new_empty(gates.shape), gates.new_empty(c0.shape), gates.new_empty(c0.shape)
 
 
 def _save_lstm(ctx: Any, inputs: tuple, output: tuple) -> None:
@@ -284,7 +284,7 @@ def _(
     threshold: Tensor | None,
     mask: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
-    return torch.empty_like(gates), torch.empty_like(h0)
+    return gates.new_empty(gates.shape), gates.new_empty(h0.shape)
 
 
 def _save_gru(ctx: Any, inputs: tuple, output: tuple) -> None:

@@ -101,7 +101,7 @@ def lstm_adjoint(
                 if keep is not None:
                     spare.addcmul_(G, keep)
                 G, spare = spare, G
-    return D, G, C
+    return D, G.contiguous(), C
 
 
 def _lstm_factors(
@@ -189,7 +189,7 @@ def gru_adjoint(
                 torch.mul(G.unsqueeze(1), factor, out=d)
                 torch.addcmul(g_t, G, z_t, out=spare).addmm_(of_products, V)
                 G, spare = spare, G
-    return D, G
+    return D, G.contiguous()
 
 
 def _gru_factors(

@@ -100,14 +100,14 @@ def _rate_forward(
         if keep is not None:
             torch.where(keep, r, new, out=new)
         r = new
-    return rates, r.clone(), inner
+    return rates, r.clone(memory_format=torch.contiguous_format), inner
 
 
 @_leaky.register_fake
 def _(
     us: Tensor, state: Tensor, W: Tensor, leak: float, activation: str, rate: bool, mask: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    return us.new_empty(us.shape), torch.empty_like(state), us.new_empty(us.shape if rate else 0)
+    return us.new_empty(us.shape), us.new_empty(state.shape), us.new_empty(us.shape if rate else 0)
 
 
 @custom_op(
@@ -132,9 +132,11 @@ def _adjoint(
     phi = ACTIVATIONS[activation]
     with useful_threads(state), flushed_denormals():
         if rate:
-            return _rate_adjoint(g, g_last, _slopes(phi, inner), W, leak, mask)
-        first = _slopes(phi, phi(state).unsqueeze(0))
-        return _current_adjoint(g, g_last, torch.cat([first, _slopes(phi, rates)]), W, leak, mask)
+            D, dstate = _rate_adjoint(g, g_last, _slopes(phi, inner), W, leak, mask)
+        else:
+            first = _slopes(phi, phi(state).unsqueeze(0))
+            D, dstate = _current_adjoint(g, g_last, torch.cat([first, _slopes(phi, rates)]), W, leak, mask)
+    return D, dstate.contiguous()
 
 
 @_adjoint.register_fake
@@ -150,7 +152,7 @@ def _(
     rate: bool,
     mask: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
-    return torch.empty_like(rates), torch.empty_like(state)
+    return rates.new_empty(rates.shape), rates.new_empty(state.shape)
 
 
 def _slopes(phi: Activation, outputs: Tensor) -> Tensor:

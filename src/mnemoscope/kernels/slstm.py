@@ -95,7 +95,7 @@ def _(
     us: Tensor, h: Tensor, c: Tensor, n: Tensor, m: Tensor, V: Tensor, exponential: bool, mask: Tensor | None
 ) -> tuple[Tensor, ...]:
     hs, cs, ns, log_f = (us.new_empty(len(us), *h.shape) for _ in range(4))
-    return hs, *(torch.empty_like(part) for part in (c, n, m)), cs, ns, us.new_empty(us.shape), log_f
+    return hs, *(us.new_empty(part.shape) for part in (c, n, m)), cs, ns, us.new_empty(us.shape), log_f
 
 
 @custom_op(
@@ -145,7 +145,7 @@ def _adjoint(
                 spare.addcmul_(H, keep)
             H, spare = spare, H
     C, N = CN.unbind()
-    return D, H, C.clone(), N.clone(), E + C * c0 + N * n0
+    return D, H.contiguous(), C.clone(), N.clone(), (E + C * c0 + N * n0).contiguous()
 
 
 @_adjoint.register_fake
@@ -160,7 +160,7 @@ def _(
     V: Tensor,
     mask: Tensor | None,
 ) -> tuple[Tensor, ...]:
-    return torch.empty_like(gates), *(torch.empty_like(c0) for _ in range(4))
+    return gates.new_empty(gates.shape), *(gates.new_empty(c0.shape) for _ in range(4))
 
 
 def _factors(
