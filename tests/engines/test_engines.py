@@ -93,6 +93,14 @@ def test_jobs_that_share_a_gpu_find_the_service_which_ends_after_them(tmp_path, 
     assert "CUDA_MPS_PIPE_DIRECTORY" not in os.environ
 
 
+@pytest.mark.parametrize(("gpus", "found"), [(0, "0,1"), (1, "0"), (2, "0")])
+def test_jobs_use_the_numbers_that_the_service_gives_to_the_gpus_it_sees(tmp_path, monkeypatch, gpus, found):
+    write_control(tmp_path, monkeypatch)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3")
+    ended(Local(1, gpus, share_gpu=True), [job("note", root=tmp_path, variable="CUDA_VISIBLE_DEVICES")])
+    assert (tmp_path / "CUDA_VISIBLE_DEVICES").read_text() == found
+
+
 def test_a_service_that_cannot_start_is_reported(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(RuntimeError, match=f"there is no {CONTROL} here"):

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from mnemoscope.base.validation import check_whole
 from mnemoscope.engines.job import Event, Job, Outcome, Progress
-from mnemoscope.engines.shared_gpu import multi_process_service
+from mnemoscope.engines.shared_gpu import multi_process_service, names_under_the_service
 
 LOG_LINES = 30
 """Log lines kept in an error report."""
@@ -56,7 +56,8 @@ class Local:
         self.max_jobs = max_jobs or gpus or cores
         self.threads = max(1, cores // self.max_jobs)
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-        self.gpus = (visible.split(",") if visible else [str(n) for n in range(gpus)])[:gpus]
+        names = visible.split(",") if visible else [str(n) for n in range(gpus)]
+        self.gpus = (names_under_the_service(names) if share_gpu else names)[:gpus]
         self.share_gpu = share_gpu
 
     def events(self, jobs: Sequence[Job], seconds: float | None = None) -> Generator[Event]:
@@ -102,10 +103,10 @@ class Local:
                 _stop(running)
 
     def _environment(self, slot: int, service: Mapping[str, str]) -> dict[str, str]:
-        settings = {"OMP_NUM_THREADS": str(self.threads), "MKL_NUM_THREADS": str(self.threads)}
+        settings = {"OMP_NUM_THREADS": str(self.threads), "MKL_NUM_THREADS": str(self.threads), **service}
         if self.gpus:
             settings["CUDA_VISIBLE_DEVICES"] = self.gpus[slot % len(self.gpus)]
-        return {**os.environ, **settings, **service, **SAFE_PATH}
+        return {**os.environ, **settings, **SAFE_PATH}
 
 
 class _Process:

@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -34,9 +34,22 @@ def multi_process_service() -> Generator[dict[str, str]]:
         _control(variables, "-d")
         try:
             _control(variables, command="get_server_list")  # the program answers only if the service runs
-            yield variables
+            visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+            names = {"CUDA_VISIBLE_DEVICES": ",".join(names_under_the_service(visible.split(",")))} if visible else {}
+            yield {**variables, **names}
         finally:
             _control(variables, command="quit")
+
+
+def names_under_the_service(gpus: Sequence[str]) -> list[str]:
+    """Return the names that processes of the service use for the GPUs that it sees.
+
+    It numbers these from 0; a name that is no number, such as GPU-8932f937, stays as it is.
+
+    >>> names_under_the_service(["2", "3"]), names_under_the_service(["GPU-8932f937"])
+    (['0', '1'], ['GPU-8932f937'])
+    """
+    return [str(place) if name.strip().isdigit() else name for place, name in enumerate(gpus)]
 
 
 def _control(variables: Mapping[str, str], *arguments: str, command: str = "") -> None:
