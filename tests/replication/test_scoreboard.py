@@ -258,6 +258,7 @@ def test_a_comparison_and_a_mean_over_tasks_have_the_device_time_of_their_networ
         return {line.judgement.reason for line in lines if line.study is study and line.quantity.startswith(quantity)}
 
     assert hours("mqar-widths", "deltanet against gla") == {"about 2 device hours a seed"}
+    assert hours("mad", "mamba, mad-memorisation") == {"about 6 device hours a seed"}
     assert hours("mad", "mamba, mean of the six tasks") == {"11 device hours a seed"}  # six vocabularies of one task
     assert hours("formal-languages", "deltanet, modular-arithmetic: gain") == {"about 2 device hours a seed"}
 

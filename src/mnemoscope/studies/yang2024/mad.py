@@ -99,6 +99,17 @@ def published_for(task: str) -> RunConfig:
     return replace(PUBLISHED, task=task, **(BY_HEART if task == "mad-memorisation" else {}))
 
 
+@dataclass(frozen=True)
+class ScoreClaim(Claim):
+    """A published score of a network in a task, or the mean of all."""
+
+    @property
+    def subjects(self) -> tuple[Subject, ...]:
+        network, task = self.subject.network, self.subject.task
+        tasks = TASKS if task == MEAN else (task,)
+        return tuple(about(network, each, **setting) for each in tasks for setting in settings_of(each))
+
+
 def _claims() -> list[Claim]:
     tables = [
         (network, ACCURACY, [f"{number}%" for number in numbers], Source("yang2024delta", "Fig 3"))
@@ -113,7 +124,7 @@ def _claims() -> list[Claim]:
     for network, quantity, numbers, source in tables:
         for task, number in zip((*TASKS, MEAN), numbers, strict=True):
             near = as_printed(number, high=1.0)
-            claims.append(Claim(about(network, task), quantity, number, source, near, better="higher"))
+            claims.append(ScoreClaim(about(network, task), quantity, number, source, near, better="higher"))
     return claims
 
 
