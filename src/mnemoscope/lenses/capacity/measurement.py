@@ -210,8 +210,8 @@ def _check(
     check_whole(1, sequences=sequences)
     if not (isfinite(strength) and strength > 0) or not (ridge is None or (isfinite(ridge) and ridge >= 0)):
         raise ValueError(f"strength must be positive and ridge not negative, but they are {strength} and {ridge}.")
-    if delays < 1 or washout < 0 or steps * sequences < 2 * BLOCKS:
+    if delays < 1 or washout < 0 or steps < 2 or steps * sequences < 2 * BLOCKS:
         raise ValueError(
-            f"At least 1 delay, {2 * BLOCKS} steps and a washout of 0 or more are needed, but they are {delays}, "
-            f"{steps} and {washout}."
+            f"At least 1 delay, 2 steps of each sequence, {2 * BLOCKS} of all together and a washout of 0 or more are "
+            f"needed, but there are {delays} delays, {steps} steps of {sequences} sequences and a washout of {washout}."
         )
