@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 import mnemoscope
 from mnemoscope.base import progress
-from mnemoscope.base.files import TEMPORARY_PREFIX
+from mnemoscope.base.files import TEMPORARY_PREFIX, write_atomically
 from mnemoscope.base.progress import Bar, redirect_progress
 from mnemoscope.engines import Job, Local, Outcome, Progress, build_engine, local, shared_gpu
 from mnemoscope.engines.folder_transfer import FolderChanges, pack_folder, unpack_folder
@@ -226,6 +226,7 @@ def test_jobs_that_end_before_the_time_are_not_interrupted(tmp_path):
 
 SUPERVISOR = """
 import sys
+from mnemoscope.base.files import write_atomically
 from mnemoscope.engines import Job, Local
 folder, number, wait = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
 jobs = [Job(str(n), "engine_jobs:write", {"number": n, "wait": wait}, folder) for n in range(number)]
@@ -396,3 +397,14 @@ def test_the_log_of_a_failed_trial_is_saved(tmp_path):
     logs = list(tmp_path.glob("studies/fisher-delay-line/smoke/*/failed.log"))
     assert logs
     assert all(log.read_text() == "where it failed" for log in logs)
+
+
+def test_a_file_that_is_replaced_within_a_tick_of_the_clock_is_packed_again(tmp_path):
+    path, changes = tmp_path / "job" / "checkpoint", FolderChanges(tmp_path / "job")
+    path.parent.mkdir()
+    for content in (b"first", b"later"):
+        write_atomically(path, content)
+        os.utime(path, ns=(10**18, 10**18))
+        packed, _ = changes.pack()
+        unpack_folder(packed, tmp_path / "back")
+        assert (tmp_path / "back" / "checkpoint").read_bytes() == content

@@ -58,10 +58,10 @@ def unpack_folder(content: bytes, folder: Path, removed: Iterable[str] = ()) -> 
             Path(temporary, path).replace(folder / path)
 
 
-def _archive(folder: Path, versions: Mapping[str, tuple[int, int]]) -> bytes:
+def _archive(folder: Path, versions: Mapping[str, tuple[int, ...]]) -> bytes:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
-        for name, (changed, _) in versions.items():
+        for name, (changed, *_) in versions.items():
             try:
                 content = (folder / name).read_bytes()  # at once: a file may be replaced between its size and its end
             except FileNotFoundError:
@@ -72,15 +72,18 @@ def _archive(folder: Path, versions: Mapping[str, tuple[int, int]]) -> bytes:
     return buffer.getvalue()
 
 
-def _versions(folder: Path) -> dict[str, tuple[int, int]]:
-    """Return time of change (ns) and size of each file below a folder, in the order of their names."""
+def _versions(folder: Path) -> dict[str, tuple[int, ...]]:
+    """Return time of change (ns), size and number of each file below a folder, in the order of their names.
+
+    A file that is replaced twice within one tick of the clock may have the same time and size, but another number.
+    """
     found = {}
     for path in _files(folder):
         try:
             status = path.stat()
         except FileNotFoundError:
             continue
-        found[path.relative_to(folder).as_posix()] = (status.st_mtime_ns, status.st_size)
+        found[path.relative_to(folder).as_posix()] = (status.st_mtime_ns, status.st_size, status.st_ino)
     return found
 
 
