@@ -1020,3 +1020,17 @@ def test_the_gated_operators_pass_opcheck():
         torch.library.opcheck(leaky._leaky, given, test_utils=tests)
     given = (us, h, c, h.abs(), c, V, False, None)
     torch.library.opcheck(slstm._slstm, given, test_utils=tests)
+
+
+@pytest.mark.parametrize(
+    ("cell", "method"), [(LeakyRNN(2, 3), "recurrent_input"), (SLSTM(2, 3), "preactivations")], ids=["leaky", "slstm"]
+)
+def test_a_part_of_the_step_that_is_replaced_on_a_cell_is_used(cell, method):
+    before = getattr(cell, method)
+    replaced = {"recurrent_input": lambda: lambda rates: 2 * rates, "preactivations": lambda u: 2 * before(u)}
+    setattr(cell, method, replaced[method])
+    xs = torch.ones(4, 1, 2)
+    found, _, route = ms.scan(cell, xs, torch.ones(1, 3) if method == "recurrent_input" else None, explain=True)
+    expected, _ = ms.scan(cell, xs, torch.ones(1, 3) if method == "recurrent_input" else None, backend="loop")
+    assert torch.equal(found, expected)
+    assert "was replaced on the instance" in str(route)
