@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import mnemoscope as ms
-from mnemoscope.memory.attention import CausalAttention
+from mnemoscope.memory.attention import CausalAttention, SinusoidalPositions
 
 
 def turned(vector, place):
@@ -65,9 +65,50 @@ def test_positions_are_exact_in_bfloat16(backend):
 
 
 @pytest.mark.parametrize("backend", ["fused", "loop"])
-def test_padding_is_not_attended_to(backend):
+def test_sinusoidal_positions_count_the_inputs_that_there_are(backend):
     torch.manual_seed(0)
-    network = ms.networks.causal_transformer(3, 8, depth=2, heads=2).double()
+    cell, xs = SinusoidalPositions(3, 6).double(), torch.randn(5, 2, 3, dtype=torch.float64)
+    mask = torch.tensor([[True, True], [True, False], [True, True], [True, False], [True, True]])
+    _, begun = ms.scan(cell, xs[:2])
+    outputs, state = ms.scan(cell, xs, begun, mask=mask, backend=backend)
+    assert state.count.flatten().tolist() == [7, 5]
+    for sequence, places in enumerate(([2, 3, 4, 5, 6], [2, None, 3, None, 4])):
+        for step, place in enumerate(places):
+            if place is not None:
+                angles = [place * 10_000 ** -(i / 6) for i in (0, 2, 4)]
+                code = torch.tensor([wave(angle) for angle in angles for wave in (sin, cos)], dtype=torch.float64)
+                expected = cell.embed.weight @ xs[step, sequence] + cell.embed.bias + code
+                torch.testing.assert_close(outputs[step, sequence], expected)
+
+
+@pytest.mark.parametrize("backend", ["fused", "loop"])
+@torch.no_grad()
+def test_sinusoidal_positions_in_bfloat16_are_only_rounded(backend):
+    cell, xs = SinusoidalPositions(3, 4).bfloat16(), torch.zeros(400, 1, 3).bfloat16()
+    cell.embed.bias.zero_()
+    codes = ms.scan(cell, xs, backend=backend)[0]
+    expected = ms.scan(cell.double(), xs.double())[0]
+    assert codes.dtype == torch.bfloat16
+    assert (codes.double() - expected).abs().max() < 2.0**-8  # 8 bits of numbers up to 1
+
+
+@pytest.mark.parametrize("backend", ["fused", "loop"])
+def test_sinusoidal_positions_tell_apart_orders_that_a_set_of_keys_does_not(backend):
+    """Without positions the last output of one layer depends on the set of the earlier inputs alone."""
+    xs = torch.randn(6, 2, 3, dtype=torch.float64)
+    swapped = xs[[1, 0, 2, 3, 4, 5]]
+    for positions, same in (("none", True), ("sinusoidal", False)):
+        torch.manual_seed(0)
+        network = ms.networks.causal_transformer(3, 8, depth=1, heads=2, positions=positions).double()
+        one, other = (ms.scan(network, given, backend=backend)[0][-1] for given in (xs, swapped))
+        assert torch.allclose(one, other) is same
+
+
+@pytest.mark.parametrize("positions", ["rotary", "sinusoidal"])
+@pytest.mark.parametrize("backend", ["fused", "loop"])
+def test_padding_is_not_attended_to(backend, positions):
+    torch.manual_seed(0)
+    network = ms.networks.causal_transformer(3, 8, depth=2, heads=2, positions=positions).double()
     xs = torch.randn(7, 3, 3, dtype=torch.float64)
     lengths = [7, 4, 2]
     outputs, _ = ms.scan(network, xs, lengths=lengths, backend=backend)
@@ -89,3 +130,5 @@ def test_wrong_sizes_and_positions_are_named():
         CausalAttention(3, 6, heads=2)
     with pytest.raises(ValueError, match='"rotary" or "none"'):
         CausalAttention(3, 8, positions="learned")
+    with pytest.raises(ValueError, match="width must be even, but is 5"):
+        SinusoidalPositions(3, 5)

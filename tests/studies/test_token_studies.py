@@ -178,7 +178,11 @@ def test_induction_heads_are_judged_at_every_length():
     assert "'no gate' alone" in plain.reduced
     rotary = found["transformer, rotary, induction-heads: accuracy at length 1024"]
     assert (rotary.published, rotary.verdict) == ("31.3%", Verdict.BETTER)
-    assert "learning_rate" not in rotary.reduced  # that of the published table
+    for setting in ("learning_rate", "hidden_size", "heads"):
+        assert setting not in rotary.reduced  # those of the published table
+    absolute = found["transformer, absolute, induction-heads: accuracy at length 512"]
+    assert (absolute.published, absolute.verdict) == ("58.6%", Verdict.BETTER)
+    assert "sinusoidal positions" in absolute.reduced
 
 
 @representatives("mad", "selective-memory")

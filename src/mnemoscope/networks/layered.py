@@ -6,13 +6,13 @@ from typing import Any, Literal
 
 from mnemoscope.base.suggestions import did_you_mean
 from mnemoscope.base.validation import check_whole
-from mnemoscope.cells import SLSTM, Block, Stack
+from mnemoscope.cells import SLSTM, Block, Cell, Stack
 from mnemoscope.cells.affine import AffineCell, Mamba
 from mnemoscope.cells.affine.channels import ChannelModel
 from mnemoscope.cells.feed_forward import ChannelMixing
 from mnemoscope.cells.surroundings import Surroundings
 from mnemoscope.config.options import checked_options, options_of
-from mnemoscope.memory.attention import CausalAttention
+from mnemoscope.memory.attention import CausalAttention, SinusoidalPositions
 from mnemoscope.registry import cells
 
 ARCHITECTURES: dict[str, Surroundings] = {
@@ -103,7 +103,7 @@ def causal_transformer(
     hidden_size: int,
     depth: int = 2,
     heads: int = 4,
-    positions: Literal["rotary", "none"] = "rotary",
+    positions: Literal["rotary", "sinusoidal", "none"] = "rotary",
     feed_forward: bool = True,
 ) -> Stack:
     """Return `depth` layers of causal attention: norm, attention, projection, residual connection, feed-forward layer.
@@ -117,7 +117,8 @@ def causal_transformer(
         hidden_size: number of features between the layers, and of the outputs.
         depth: number of layers.
         heads: attention heads of each layer.
-        positions: "rotary", or "none" for no positions.
+        positions: "rotary" turns queries and keys (Su et al. 2024), "sinusoidal" adds sines and cosines of the position
+            to the inputs of the first layer (Vaswani et al. 2017), and "none" leaves the order to the causal mask.
         feed_forward: whether a feed-forward layer follows the attention.
 
     >>> network = causal_transformer(3, 16, depth=2)
@@ -126,10 +127,12 @@ def causal_transformer(
 
     """
     check_whole(1, input_size=input_size, hidden_size=hidden_size, depth=depth)
-    cores = [CausalAttention(hidden_size, hidden_size, heads, positions) for _ in range(depth)]
-    return Stack(
-        [
-            Block(core, hidden_size, None, None if level else input_size, level == depth - 1, feed_forward)
-            for level, core in enumerate(cores)
-        ]
-    )
+    absolute = positions == "sinusoidal"
+    turned = "none" if absolute else positions
+    cores = [CausalAttention(hidden_size, hidden_size, heads, turned) for _ in range(depth)]
+    first: list[Cell] = [SinusoidalPositions(input_size, hidden_size)] if absolute else []
+    layers = [
+        Block(core, hidden_size, None, None if level or absolute else input_size, level == depth - 1, feed_forward)
+        for level, core in enumerate(cores)
+    ]
+    return Stack([*first, *layers])

@@ -13,5 +13,6 @@ from mnemoscope.memory.attention.backtracking import (
 )
 from mnemoscope.memory.attention.causal import CausalAttention as CausalAttention, KeyValueState as KeyValueState
 from mnemoscope.memory.attention.past import Past as Past
+from mnemoscope.memory.attention.positions import CountState as CountState, SinusoidalPositions as SinusoidalPositions
 from mnemoscope.memory.attention.retention import FullHistory as FullHistory, RelevanceScreen as RelevanceScreen
 from mnemoscope.memory.attention.state import AttentiveState as AttentiveState
