@@ -47,9 +47,8 @@ class Parts(NamedTuple):
     @property
     def decays(self) -> Inexact[Tensor, "*batch heads rates"]:
         """d, the factors by which a step multiplies what the keys hold."""
-        if self.beta_max == 1:
-            return torch.exp(self.log_decays)
-        return 1 + self.beta_max * torch.expm1(self.log_decays)
+        kept = torch.exp(self.log_decays)
+        return kept if self.beta_max == 1 else torch.lerp(kept.new_ones(()), kept, self.beta_max)
 
     def tensors(self) -> list[Tensor]:
         """Return all tensors."""
