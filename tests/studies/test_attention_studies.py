@@ -112,6 +112,40 @@ def test_a_network_that_solves_its_task_early_is_compared():
     assert len(study.figure(trials).axes) == 2
 
 
+@pytest.mark.parametrize(("share", "compared"), [(0.85, "within the scatter"), (0.6, "which is not")])
+def test_an_unexplained_recall_is_also_read_as_the_share_of_all_steps(share, compared):
+    study = transfer_copy.STUDY
+    trials = [
+        finished(
+            study,
+            "exprnn",
+            [[100, 1.0], [200, 0.1]],
+            "published",
+            seed,
+            accuracy=0.999,
+            **{transfer_copy.EVERY_STEP: [[100, 1.0], [200, share + 0.01 * seed]]},
+        )
+        for seed in range(5)
+    ]
+    rows = {row.quantity: row for row in study.summarise(trials)}
+    recall = rows["exprnn: recall at delay 200"]  # 86%
+    assert (recall.verdict, recall.ours) == ("worse", "0.1, 0.1, 0.1, 0.1, 0.1")
+    assert recall.judgement.reason.startswith("cause unknown; recall is as low with our recipe")
+    assert f"{share + 0.02:.1%} are right, {compared}" in recall.judgement.reason
+    assert rows["exprnn: recall at delay 100"].verdict == "matches"
+    shares = rows[f"exprnn: {transfer_copy.EVERY_STEP}, delay 200"]
+    assert shares.published == "not published"
+    assert shares.ours == ", ".join(f"{share + 0.01 * seed:.4g}" for seed in range(5))
+
+
+def test_blanks_count_in_the_share_of_all_steps():
+    task = transfer_copy.ScoredAtEveryStep(delay=5, symbols=2, alphabet=4)
+    batch = task.batch(3, seed=0, number=0)
+    outputs = torch.nn.functional.one_hot(torch.full_like(batch.targets, task.alphabet), 5).double()
+    scores = task.scores(outputs, batch)  # blanks alone: 7 of 9 steps
+    assert (scores["accuracy"], scores[transfer_copy.EVERY_STEP]) == (0.0, pytest.approx(7 / 9))
+
+
 def test_a_network_trained_for_fewer_iterations_is_not_compared():
     short = finished(denoise.STUDY, "lstm, delay 100", accuracy=0.3)
     row = denoise.STUDY.summarise([short])[0]
