@@ -9,12 +9,15 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
+
+from mnemoscope.replication.means import ENOUGH
+from mnemoscope.studies.kerg2022 import relational_games
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "relations.md"
@@ -220,9 +223,37 @@ def games() -> list[str]:
     return lines
 
 
+EVALUATIONS: dict[str, Callable[[Mapping[str, Any]], float]] = {
+    "the final network, on hexominoes": lambda result: result["hexominoes"],
+    "the best of the 25 evaluations on hexominoes": lambda result: max(result["curve"]["accuracy"]),
+    "the final network, on training objects": lambda result: result["validation"],
+}
+"""Accuracies that a table may show."""
+
+
+def evaluations() -> list[str]:
+    """Return the table of verdicts on the games with hexominoes, by the accuracy that is compared."""
+    runs: dict[str, list[Mapping[str, Any]]] = {}
+    for each in _read("relational-games.paper")["trials"]:
+        runs.setdefault(each["trial"]["name"], []).append(each["result"])
+    lines = ["| accuracy that is compared | match | compatible | better | worse |", "|---|---|---|---|---|"]
+    for name, accuracy in EVALUATIONS.items():
+        verdicts = Counter(
+            claim.judge([accuracy(run) for run in runs[claim.subject.name]]).verdict.value
+            for claim in relational_games.STUDY.claims
+            if claim.subject.network in relational_games.TABLE
+            and claim.quantity == "hexominoes"
+            and len(runs.get(claim.subject.name, ())) >= ENOUGH
+        )
+        counts = [str(verdicts[each]) for each in ("matches", "compatible", "better", "worse")]
+        lines.append("| " + " | ".join([name, *counts]) + " |")
+    return lines
+
+
 def rewritten(page: str) -> str:
     """Return the page with its tables from the results."""
-    for name, lines in {**{name: table.lines() for name, table in TABLES.items()}, "games": games()}.items():
+    tables = {name: table.lines() for name, table in TABLES.items()}
+    for name, lines in {**tables, "games": games(), "evaluations": evaluations()}.items():
         begin, end = f"<!-- table: {name} -->", "<!-- end -->"
         before, found, rest = page.partition(begin)
         assert found, f"{PAGE.name} has no table {name!r}"

@@ -126,6 +126,30 @@ def test_games_get_a_verdict_and_games_without_stripes_have_no_row_for_stripes()
     assert "left-of, stripes" not in titles
 
 
+@pytest.mark.parametrize(
+    ("best", "seen", "refuted"),
+    [
+        (0.8, 0.9, "the best evaluation of each network has only 80.0%; training objects have only 90.0%"),
+        (0.95, 0.9, "training objects have only 90.0%"),
+        (0.8, 0.97, "the best evaluation of each network has only 80.0%"),
+        (0.95, 0.97, ""),
+    ],
+)
+def test_the_reason_names_the_causes_that_the_runs_refute(best, seen, refuted):
+    study = relational_games.STUDY
+    curve = {"step": [100.0, 200.0], "accuracy": [best, 0.7], "loss": [1.0, 1.0]}
+    runs = [
+        run
+        for run in finished(study, "cpu", lambda _, key: seen if key == "validation" else 0.7, curve=curve)
+        if run.trial.name == "corelnet, between"
+    ]
+    rows = {row.quantity: row for row in study.summarise(runs[:1])}
+    reason = "; ".join(filter(None, ("cause unknown", "one seed", refuted)))
+    assert rows["corelnet, between: hexominoes"].judgement.reason == reason  # 96.6 ± 2.2
+    stripes = rows["corelnet, between: stripes"].judgement.reason  # 93.1 ± 5.4: curves do not show them
+    assert stripes == "cause unknown; one seed"
+
+
 def test_parameters_are_compared_after_any_number_of_iterations():
     study = parameter_match.STUDY
     runs = finished(study, "smoke", lambda condition, key: 1.0, parameters=205026)

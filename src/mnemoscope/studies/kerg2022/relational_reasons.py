@@ -40,10 +40,23 @@ def explain_difference(
         return f"neither is much above chance, {percent(chance)}"
     if mean(accuracies) < agreement.low <= mean(accuracies) + lost:
         return f"drift; at its best it had {100 * lost:.1f} points more"
+    parts = []
     if matching:
         within = f"{matching} of {len(accuracies)} {'is' if matching == 1 else 'are'} within the range"
-        return f"{UNKNOWN}; seeds vary; {within}"
-    return f"{UNKNOWN}; one seed" if len(accuracies) == 1 else ""
+        parts = [f"seeds vary; {within}"]
+    elif len(accuracies) == 1:
+        parts = ["one seed"]
+    if mean(accuracies) < agreement.low:
+        parts += _refuted(trials, agreement, has_curves)
+    return "; ".join([UNKNOWN, *parts]) if parts else ""
+
+
+def _refuted(trials: Sequence[Finished], agreement: Agreement, has_curves: bool) -> list[str]:
+    """Return which causes of a low accuracy the runs refute: another choice of the evaluation, or of the objects."""
+    best = mean(max(run.result["curve"]["accuracy"]) for run in trials) if has_curves else agreement.low
+    seen = mean(run.result["validation"] for run in trials)
+    parts = [f"the best evaluation of each network has only {percent(best)}"] if best < agreement.low else []
+    return parts + ([f"training objects have only {percent(seen)}"] if seen < agreement.low else [])
 
 
 def explain_contrast(
