@@ -16,6 +16,7 @@ from mnemoscope.replication.learning_study import colours, finite, first_step
 from mnemoscope.replication.solving_study import SolvingStudy, changed_options, ended
 from mnemoscope.replication.study import Finished, Trial
 from mnemoscope.studies.kerg2022.notation import thesis
+from mnemoscope.tasks import Copy
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -161,7 +162,7 @@ def recall_claim(subject: Subject, quantity: str, percent: int | str, place: str
         nothing, reason = at_most(0.0, "the published network gives no answer"), "our scan needs linear memory"
         return Claim(subject, quantity, percent, thesis(place), nothing, better="higher", reason=reason)
     near = as_printed(f"{percent}%", low=0.0, high=1.0)
-    return Claim(subject, quantity, f"{percent}%", thesis(place), near, better="higher")
+    return Claim(subject, quantity, f"{percent}%", thesis(place), near, better="higher", chance=Copy().chance())
 
 
 def claims_by_delay(table: Table, place: str) -> tuple[Claim, ...]:
