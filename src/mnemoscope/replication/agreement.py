@@ -9,6 +9,8 @@ from math import inf, isinf, sqrt
 LAST_DIGIT = "one unit of the last printed digit"
 PUBLISHED_SPREAD = "the published spread"
 COUNT = "the printed count"
+WHOLE = 1e9
+"""Whole numbers below it are printed with all their digits."""
 SHARE = (0.0, 1.0)
 """Lowest and highest value of a share, such as an accuracy."""
 
@@ -55,11 +57,21 @@ class Agreement:
         return None if self.error is None or self.seeds is None else self.error * sqrt(self.seeds)
 
     def __str__(self) -> str:
+        low, high = _as_text(self.low), _as_text(self.high)
         if self.low == self.high:
-            return f"{self.low:g}"
+            return low
         if isinf(self.high):
-            return "any value" if isinf(self.low) else f"at least {self.low:g}"
-        return f"at most {self.high:g}" if isinf(self.low) else f"{self.low:g} to {self.high:g}"
+            return "any value" if isinf(self.low) else f"at least {low}"
+        return f"at most {high}" if isinf(self.low) else f"{low} to {high}"
+
+
+def _as_text(end: float) -> str:
+    """Return an end of a range with six digits; whole numbers keep all of them, as counts of parameters need.
+
+    >>> _as_text(1_910_760.0), _as_text(0.1 + 0.2)
+    ('1910760', '0.3')
+    """
+    return str(int(end)) if abs(end) < WHOLE and end == int(end) else f"{end:g}"
 
 
 def chosen(low: float, high: float, how: str, *, of_mean: bool = False, seeds: int | None = None) -> Agreement:
