@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from mnemoscope.replication.claims import Subject, about
+from mnemoscope.replication.claims import EVERYTHING, Claim, Subject, about
 from mnemoscope.replication.solving_study import changed_options
 from mnemoscope.replication.study import Preset
 from mnemoscope.studies.kerg2022 import recall
-from mnemoscope.studies.kerg2022.notation import TINY, preset
+from mnemoscope.studies.kerg2022.notation import TINY, preset, thesis
 from mnemoscope.studies.kerg2022.recall import OURS, PUBLISHED, Table, as_many_sequences, at_delays
 
 AS_PUBLISHED: dict[str, dict[str, Any]] = {
@@ -107,7 +107,17 @@ class DenoiseTable(recall.RecallStudy):
     question = "Up to which delay does each network learn to pick out ten symbols and recall them?"
     table = TABLE
     published_changes = AS_PUBLISHED
-    claims = (*recall.claims_by_delay(TABLE, "chapter 4 Table 2"), recall.FEWER_UPDATES)
+    claims = (
+        *recall.claims_by_delay(TABLE, "chapter 4 Table 2"),
+        recall.FEWER_UPDATES,
+        Claim(
+            EVERYTHING,
+            "learning curves of LSTM and GORU",
+            "two pictures, without a statement",
+            thesis("B.4 Fig 3 and 4"),
+            reason="pictures without a statement; the table has where the curves end",
+        ),
+    )
     base = replace(recall.BASE, name="denoise", task="denoise")
     presets: Mapping[str, Preset] = {
         "smoke": preset(
