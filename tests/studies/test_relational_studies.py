@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from statistics import mean
+from typing import Any
 
 import pytest
 
@@ -9,6 +10,7 @@ from mnemoscope.config.run_config import RunConfig
 from mnemoscope.registry.citations import Source
 from mnemoscope.replication import Finished
 from mnemoscope.replication.claims import about
+from mnemoscope.replication.verdicts import Judgement
 from mnemoscope.studies.kerg2022 import (
     ablations,
     comparison,
@@ -251,6 +253,27 @@ def test_a_pair_that_the_seeds_do_not_decide_does_not_count_as_refuted():
         "not so for corelnet-t-random (the first is hardly above chance, 50.0%); the seeds do not decide it for "
         "esbn-random"
     )
+
+
+def test_networks_without_a_decision_leave_a_claim_about_several_networks_open():
+    study = ablations.STUDY
+    quantity = "RMTS, m 0: corelnet-random + corelnet-t-random + esbn-random against corelnet + corelnet-t + esbn"
+    decided = {"corelnet-random": [1.0, 0.99], "corelnet": [0.6, 0.61]}
+    scattered = {"esbn-random": [1.0, 0.7], "esbn": [0.9, 0.8]}
+    pair = {"corelnet-t-random": [1.0, 0.99], "corelnet-t": [0.6, 0.61]}
+
+    def judged(accuracies: dict[str, Any]) -> Judgement:
+        runs = finished(study, "paper", accuracies, (0, 1))
+        wanted = [run for run in runs if run.trial.subject.network in accuracies]
+        return {row.quantity: row for row in study.summarise(wanted)}[quantity].judgement
+
+    undecided = judged({**decided, **pair, **scattered})
+    assert undecided.verdict == "not compared"
+    assert undecided.reason == "the seeds do not decide it for esbn-random; corelnet-random and corelnet-t-random match"
+    missing = judged({**decided, **pair})
+    assert missing.verdict == "not compared"
+    assert missing.obstacle == "the seeds do not decide it"
+    assert missing.reason.endswith("esbn-random, which was not run; corelnet-random and corelnet-t-random match")
 
 
 def test_a_network_that_diverged_counts_as_a_guess_in_a_contrast():

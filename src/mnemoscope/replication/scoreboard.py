@@ -21,7 +21,6 @@ from mnemoscope.replication.verdicts import (
     DIVERGED,
     OTHER_RECIPE,
     REDUCED_RECIPE,
-    UNDECIDED_FOR,
     UNKNOWN,
     Judgement,
     Obstacle,
@@ -145,13 +144,11 @@ class Item:
     def cause_untested(self) -> bool:
         """Whether a measurement does not match, and its reason is only a circumstance that was not tested as its cause.
 
-        Such are another or a reduced recipe, networks that diverged, and seeds that do not decide about some of several
-        networks.
+        Such are another or a reduced recipe, and networks that diverged.
         """
         reasons = [line.judgement.reason for line in self.lines if line.verdict in APART]
         return not self.cause_unknown and any(
-            reason.startswith((OTHER_RECIPE, REDUCED_RECIPE, UNDECIDED_FOR)) or reason.endswith(DIVERGED)
-            for reason in reasons
+            reason.startswith((OTHER_RECIPE, REDUCED_RECIPE)) or reason.endswith(DIVERGED) for reason in reasons
         )
 
     @property

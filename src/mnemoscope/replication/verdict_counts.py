@@ -18,7 +18,7 @@ VERBS = {
     Verdict.NOT_RUN: ("was not run", "were not run"),
 }
 """Verbs for one claim and for several claims, by verdict; in the order of a sentence."""
-UNTESTED = "another recipe, divergence, or seeds that decide it for some networks only"
+UNTESTED = "another recipe, or divergence"
 
 
 def with_verb(number: int, singular: str, plural: str) -> str:

@@ -14,8 +14,6 @@ REDUCED_RECIPE = "reduced recipe"
 """Begin of the reason where all that is known is that the recipe is smaller than the published one."""
 DIVERGED = "did not stay finite"
 """End of the reason where all that is known is that networks diverged."""
-UNDECIDED_FOR = "the seeds do not decide it for"
-"""Begin of the reason where some of several networks match and the seeds do not decide about the others."""
 
 
 class Verdict(StrEnum):

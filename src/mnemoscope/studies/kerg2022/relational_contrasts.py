@@ -11,13 +11,15 @@ from mnemoscope.replication.claims import LEARNED, Subject
 from mnemoscope.replication.differences import Difference, measure_difference
 from mnemoscope.replication.learning_study import finite
 from mnemoscope.replication.study import Finished
-from mnemoscope.replication.verdicts import UNDECIDED_FOR, UNKNOWN, Judgement, Obstacle, Verdict, not_compared
+from mnemoscope.replication.verdicts import UNKNOWN, Judgement, Obstacle, Verdict, not_compared
 from mnemoscope.studies.kerg2022 import relational_reasons as reasons
 from mnemoscope.studies.kerg2022.relational_claims import NO_WORSE, Contrast
 from mnemoscope.studies.kerg2022.relational_reasons import percent
 
 Accuracy = Callable[[Finished], float]
 """Accuracy of a run that a contrast is about."""
+UNDECIDED_FOR = "the seeds do not decide it for"
+"""Begin of the reason where nothing is known of some of several networks."""
 
 
 class ContrastResult(NamedTuple):
@@ -121,28 +123,37 @@ def judge(contrast: Contrast, measured: ContrastResult, accuracy: Accuracy) -> J
     present = {run.trial.subject for run in measured.runs}
     missing = [pair[0] for pair in zip(contrast.first, contrast.second, strict=False) if not {*pair} <= present]
     if contrast.by_pair and missing and judgement.verdict in (Verdict.MATCHES, Verdict.IN_PART):
-        return without_pairs(judgement, [subject.network for subject in missing], len(measured.gains))
+        return without_pairs(judgement, [subject.network for subject in missing], list(measured.gains))
     return judgement
 
 
-def without_pairs(judgement: Judgement, missing: Sequence[str], present: int) -> Judgement:
+def without_pairs(judgement: Judgement, missing: Sequence[str], present: Sequence[str]) -> Judgement:
     """Return the judgement of the pairs that were run for a claim that is also about others.
 
     Args:
         judgement: a match, or a match in part.
         missing: networks of the pairs that were not run.
-        present: number of pairs that were run.
+        present: networks of the pairs that were run.
 
-    >>> without_pairs(Judgement(Verdict.MATCHES), ["esbn"], 2)
-    Judgement(verdict=<Verdict.IN_PART: 'in part'>, reason='the seeds do not decide it for esbn, which was not run', \
-matching=(2, 3), obstacle=None)
+    >>> without_pairs(Judgement(Verdict.MATCHES), ["esbn"], ["corelnet", "corelnet-t"]).reason
+    'the seeds do not decide it for esbn, which was not run; corelnet and corelnet-t match'
 
     """
-    verb = "was" if len(missing) == 1 else "were"
-    reason = f"{UNDECIDED_FOR} {' and '.join(missing)}, which {verb} not run"
-    matching = present if judgement.matching is None else judgement.matching[0]
+    reason = f"{UNDECIDED_FOR} {' and '.join(missing)}, which {'was' if len(missing) == 1 else 'were'} not run"
+    if judgement.matching is None:
+        return not_compared(Obstacle.UNDECIDED, f"{reason}; {matches(present)}")
     reason = "; ".join(filter(None, (judgement.reason, reason)))
-    return Judgement(Verdict.IN_PART, reason, (matching, present + len(missing)))
+    return Judgement(Verdict.IN_PART, reason, (judgement.matching[0], judgement.matching[1] + len(missing)))
+
+
+def matches(networks: Sequence[str]) -> str:
+    """Return that these networks match.
+
+    >>> matches(["esbn"]), matches(["esbn", "lstm"])
+    ('esbn matches', 'esbn and lstm match')
+
+    """
+    return f"{' and '.join(networks)} {'matches' if len(networks) == 1 else 'match'}"
 
 
 def explain_pairs(contrast: Contrast, measured: ContrastResult, accuracy: Accuracy, names: Sequence[str]) -> str:
@@ -186,9 +197,11 @@ def judge_pairs(gains: Mapping[str, Difference], least: float, cause: str = "") 
     matching = by_verdict[Verdict.MATCHES]
     if matching and len(matching) < len(judgements):
         differing, undecided = (by_verdict[verdict] for verdict in (Verdict.DIFFERS, Verdict.NOT_COMPARED))
-        parts = [f"not so for {' and '.join(differing)} ({cause or UNKNOWN})"] if differing else []
-        parts += [f"{UNDECIDED_FOR} {' and '.join(undecided)}"] if undecided else []
-        return Judgement(Verdict.IN_PART, "; ".join(parts), (len(matching), len(judgements)))
+        open_for = f"{UNDECIDED_FOR} {' and '.join(undecided)}" if undecided else ""
+        if not differing:
+            return not_compared(Obstacle.UNDECIDED, f"{open_for}; {matches(matching)}")
+        parts = [f"not so for {' and '.join(differing)} ({cause or UNKNOWN})", open_for]
+        return Judgement(Verdict.IN_PART, "; ".join(filter(None, parts)), (len(matching), len(judgements)))
     if by_verdict[Verdict.DIFFERS]:
         return Judgement(Verdict.DIFFERS, cause)
     return next(iter(judgements.values()))
