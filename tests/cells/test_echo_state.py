@@ -9,7 +9,7 @@ import torch
 
 import mnemoscope as ms
 from mnemoscope.cells import EchoState, Model, Reservoirs
-from mnemoscope.kernels.sparse_products import MKLMatrix, ScipyMatrix
+from mnemoscope.kernels.sparse_products import LONG_FOR_MKL, MKLMatrix, ScipyMatrix, block_diagonal
 from tests.slow import representatives
 
 FORMS = ("current", "rate")
@@ -300,6 +300,42 @@ def test_a_plain_reservoir_is_trained_by_gradients_too():
         optimiser.step()
         losses.append(loss.item())
     assert losses[-1] < 0.1 * losses[0]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("entries_per_row", [10, LONG_FOR_MKL + 10])
+@pytest.mark.parametrize("kind", [MKLMatrix, ScipyMatrix])
+def test_every_sparse_product_is_that_of_the_dense_matrix(kind, entries_per_row, dtype, monkeypatch):
+    if kind is MKLMatrix and not torch.backends.mkl.is_available():
+        pytest.skip("torch has no MKL on this machine")
+    monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: kind is MKLMatrix)
+    W = torch.zeros(2, 150, 150, dtype=dtype)
+    for row in W.flatten(0, 1):
+        row[torch.randperm(150)[:entries_per_row]] = torch.randn(entries_per_row, dtype=dtype)
+    sparse, dense = block_diagonal(list(W)), torch.block_diag(*W).double()
+    u, x, X = (torch.randn(*shape, dtype=dtype) for shape in ((300,), (300,), (300, 4)))
+    out, rounding = torch.full_like(u, torch.nan), 8 * entries_per_row * torch.finfo(dtype).eps
+    sparse.add_times_vector(u.numpy(), x.numpy(), out=out.numpy())
+    for product, expected in (
+        (sparse.times_vector(x), dense @ x.double()),
+        (sparse.times_matrix(X), dense @ X.double()),
+        (out, u + dense @ x.double()),
+    ):
+        assert product.dtype == dtype
+        torch.testing.assert_close(product.double(), expected, rtol=rounding, atol=rounding)
+
+
+@pytest.mark.parametrize("leak", [0.1, 0.5, 0.9, 1.0])
+@pytest.mark.parametrize("form", ["current", "rate"])
+@pytest.mark.parametrize("nonlinearity", ["tanh", "relu", "logistic", "modrelu", torch.sin])
+def test_sparse_reservoirs_of_every_leak_and_nonlinearity_run_as_the_loop_does(nonlinearity, form, leak):
+    cell = EchoState(2, 30, density=0.1, tau=1 / leak, form=form, nonlinearity=nonlinearity, bias_scale=0.3).double()
+    xs, start = torch.randn(7, 1, 2, dtype=torch.float64), torch.randn(1, 30, dtype=torch.float64)
+    with torch.no_grad():
+        rates, last = ms.scan(cell, xs, start, backend="fused")
+        expected, state = ms.scan(cell, xs, start, backend="loop")
+    torch.testing.assert_close(rates, expected, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(last, state, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("batch", [1, 3])

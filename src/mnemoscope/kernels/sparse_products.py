@@ -1,8 +1,10 @@
 """Products of a sparse matrix with vectors on a CPU, by the library that is fast on the machine.
 
-With MKL, on x86, torch's sparse matrices are faster than scipy's. Without MKL, on ARM, torch has no fast sparse
-product, and scipy's is used. The choice is a rule and not a measurement, so that a machine gives the same digits in
-every run.
+With MKL, on x86, torch's sparse matrices are faster than scipy's for products with matrices, and for those with vectors
+in float32 if the rows are long. Everything else is multiplied by the functions inside scipy's products: so are all
+products on ARM, where torch has no fast sparse product. scipy's functions are called directly, since its matrices take
+10 to 20 us for each call. The choice is a rule and not a measurement, so that a machine gives the same digits in every
+run.
 """
 
 from __future__ import annotations
@@ -16,6 +18,10 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
+from mnemoscope.kernels.stepping import as_array
+
+LONG_FOR_MKL = 50
+"""Entries per row above which MKL's products with vectors are faster in float32 (1,000 units, Intel Skylake)."""
 
 
 @runtime_checkable
@@ -29,8 +35,8 @@ class SparseMatrix(Protocol):
         """Return `W x`."""
         ...
 
-    def add_times_vector(self, u: Tensor, x: Tensor, out: Tensor) -> None:
-        """Write `u + W x` into `out`."""
+    def add_times_vector(self, u: np.ndarray, x: np.ndarray, out: np.ndarray) -> None:
+        """Write `u + W x` into `out`, which shares no memory with u or x; all are contiguous and of the dtype of W."""
         ...
 
     def times_matrix(self, X: Float[Tensor, "columns batch"]) -> Float[Tensor, "rows batch"]:
@@ -48,19 +54,24 @@ def block_diagonal(matrices: Sequence[Float[Tensor, "size size"]]) -> SparseMatr
 
 
 class MKLMatrix:
-    """Torch's sparse matrix; MKL is twice as fast with its 32-bit indices."""
+    """Torch's sparse matrix, and scipy's for vectors where that is faster; MKL is fast with 32-bit indices only."""
 
     def __init__(self, rows: Tensor, columns: Tensor, values: Tensor) -> None:
         size, self.entries = len(rows) - 1, len(values)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Sparse (CSR tensor support is in beta|invariant checks)")
             self.matrix = torch.sparse_csr_tensor(rows, columns, values, size=(size, size), check_invariants=True)
+        long = self.entries > LONG_FOR_MKL * size
+        self._vectors = None if long and values.dtype == torch.float32 else ScipyMatrix(rows, columns, values)
 
     def times_vector(self, x: Tensor) -> Tensor:
-        return torch.mv(self.matrix, x)
+        return torch.mv(self.matrix, x) if self._vectors is None else self._vectors.times_vector(x)
 
-    def add_times_vector(self, u: Tensor, x: Tensor, out: Tensor) -> None:
-        torch.addmv(u, self.matrix, x, out=out)
+    def add_times_vector(self, u: np.ndarray, x: np.ndarray, out: np.ndarray) -> None:
+        if self._vectors is None:
+            torch.addmv(torch.from_numpy(u), self.matrix, torch.from_numpy(x), out=torch.from_numpy(out))
+        else:
+            self._vectors.add_times_vector(u, x, out)
 
     def times_matrix(self, X: Tensor) -> Tensor:
         return self.matrix @ X
@@ -70,16 +81,21 @@ class ScipyMatrix:
     """scipy's sparse matrix."""
 
     def __init__(self, rows: Tensor, columns: Tensor, values: Tensor) -> None:
-        from scipy.sparse import csr_array  # takes long to import
+        from scipy.sparse import _sparsetools, csr_array  # takes long to import
 
         size, self.entries = len(rows) - 1, len(values)
         self.matrix = csr_array((values.numpy(), columns.numpy(), rows.numpy()), shape=(size, size))
+        self._add_product = _sparsetools.csr_matvec
+        self._stored = (size, size, self.matrix.indptr, self.matrix.indices, self.matrix.data)
 
     def times_vector(self, x: Tensor) -> Tensor:
-        return torch.from_numpy(self.matrix @ x.numpy())
+        product = torch.zeros_like(x, memory_format=torch.contiguous_format)
+        self._add_product(*self._stored, as_array(x.contiguous()), as_array(product))
+        return product
 
-    def add_times_vector(self, u: Tensor, x: Tensor, out: Tensor) -> None:
-        np.add(self.matrix @ x.numpy(), u.numpy(), out=out.numpy())
+    def add_times_vector(self, u: np.ndarray, x: np.ndarray, out: np.ndarray) -> None:
+        out[...] = u
+        self._add_product(*self._stored, x, out)
 
     def times_matrix(self, X: Tensor) -> Tensor:
         return torch.from_numpy(self.matrix @ X.numpy())

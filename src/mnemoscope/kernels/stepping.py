@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from torch import Tensor
@@ -25,3 +25,21 @@ def held_steps(mask: Tensor | None, time: int) -> Sequence[Tensor | None]:
 def as_array(x: Tensor) -> np.ndarray:
     """Return the numbers of a tensor on the CPU as an array, which shares its memory unless conj or neg is pending."""
     return x.detach().resolve_conj().resolve_neg().numpy()
+
+
+def leaky_mix(leak: float, like: np.ndarray) -> Callable[..., np.ndarray]:
+    """Return a function `mix(x, z, out)` that writes `(1 - leak) x + leak z` into `out`, for arrays like this one.
+
+    It overwrites z. As in `torch.lerp`, the formula starts from the nearer end, so that a leak of 1 yields z exactly.
+    """
+    factor = np.full_like(like, leak if leak < 0.5 else leak - 1)  # numpy takes longer to convert a number
+
+    def from_x(x: np.ndarray, z: np.ndarray, out: np.ndarray) -> np.ndarray:
+        np.multiply(np.subtract(z, x, out=z), factor, out=z)
+        return np.add(x, z, out=out)
+
+    def from_z(x: np.ndarray, z: np.ndarray, out: np.ndarray) -> np.ndarray:
+        difference = np.subtract(z, x)
+        return np.add(z, np.multiply(difference, factor, out=difference), out=out)
+
+    return from_x if leak < 0.5 else from_z
