@@ -27,6 +27,7 @@ from mnemoscope.cli.commands import Demo, RunStudy, Train
 from mnemoscope.cli.compare import CompareRuns
 from mnemoscope.cli.inspections import Inspect
 from mnemoscope.cli.lists import List
+from mnemoscope.cli.program_help import DESCRIPTION, asks_for_help, program_help
 from mnemoscope.cli.recordings import DescribeRecording, FitRecording
 from mnemoscope.cli.replicate import Replicate
 from mnemoscope.cli.sweep import RunSweep
@@ -34,28 +35,6 @@ from mnemoscope.cli.tables import Runs, Scoreboard, Studies
 from mnemoscope.config import PRESETS, RunConfig
 from mnemoscope.config.run_config import Log, defer_validation
 from mnemoscope.registry.plugins import WITHOUT_PLUGINS
-
-DESCRIPTION = """Build recurrent networks, train them on memory tasks, and see what they remember.
-
-    mnemoscope demo                            train a 3-bit flip-flop, find its fixed points, write a page
-    mnemoscope list tasks                      show the tasks; also cells, networks, lenses, studies, presets
-    mnemoscope train flipflop --cell gru       train a network: a preset, then the settings to change
-    mnemoscope inspect runs/flipflop/<hash>    find the fixed points of a trained run, write a page
-    mnemoscope inspect net.pt --network gru    the same for the weights of your torch.nn.GRU
-    mnemoscope card runs/flipflop/<hash>       make its memory card: one standard page, as HTML, JSON, PDF and SVG
-    mnemoscope compare runs/flipflop/*         measure whether trained networks compute in the same way
-    mnemoscope recording rates.npz             components, rotations and selective units of a recording
-    mnemoscope fit rates.npz                   fit a network to a recording, find its fixed points, write a page
-    mnemoscope runs --sort loss                compare all runs in one table
-    mnemoscope sweep flipflop --over hidden_size=32,64    train with several settings and compare
-    mnemoscope study flipflop-cube             measure a published result again
-    mnemoscope arena tiny                      compare networks of one size on the same tasks
-    mnemoscope cite runs/flipflop/<hash>       print the BibTeX of everything that a run used
-
-`mnemoscope COMMAND --help` explains a command, and `mnemoscope --version` prints the version. To use cells, tasks,
-lenses and studies from a file or module of yours, write `mnemoscope --plugin mine.py COMMAND`."""
-"""Help text of the program."""
-
 
 _COMMANDS = {
     "demo": Demo,
@@ -83,14 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     It is 0 after success, 1 for a failed run, 2 for a wrong request, 130 after Ctrl-C and 143 after SIGTERM.
     """
-    try:
-        try:
-            return _run(list(sys.argv[1:] if argv is None else argv))
-        finally:
-            sys.stdout.flush()  # here, where an error can be caught, not at the exit of Python
-    except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141  # as after SIGPIPE
+    return _run(list(sys.argv[1:] if argv is None else argv))
 
 
 def _run(words: list[str]) -> int:
@@ -102,7 +74,11 @@ def _run(words: list[str]) -> int:
         here = process_rank()
         program += f" ({here})" if here.world_size > 1 else ""
         with _print_once(here):
-            command = _parse(_with_plugins(words))
+            words_of_command = _with_plugins(words)
+            if asks_for_help(words_of_command):
+                print(program_help())
+                return 0
+            command = _parse(words_of_command)
             _check_alone(command, here)
         with _without_clock(command):
             return command.run()
@@ -208,7 +184,7 @@ def _parse(words: list[str]) -> Any:
     with defer_validation():  # tyro would wrap our errors in its own
         parsed: Any = tyro.cli(
             kinds,
-            args=words or ["--help"],
+            args=words,
             prog="mnemoscope",
             description=DESCRIPTION,
             config=(tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff),
