@@ -20,7 +20,7 @@ from mnemoscope import registry
 from mnemoscope.cells.network_files import load_inputs
 from mnemoscope.cli import main
 from mnemoscope.cli.entry_point import _COMMANDS, _parse
-from mnemoscope.cli.program_help import SUMMARIES, program_help
+from mnemoscope.cli.help_text import SUMMARIES, program_help
 from mnemoscope.config import PRESETS
 from mnemoscope.lenses import FixedPoints
 from mnemoscope.training import task_named

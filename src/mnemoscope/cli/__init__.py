@@ -27,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _main(words: Sequence[str]) -> int:
-    from mnemoscope.cli.program_help import asks_for_help, program_help
+    from mnemoscope.cli.help_text import asks_for_help, program_help
 
     if asks_for_help(words) and "RANK" not in os.environ:  # torchrun starts several processes, and one of them prints
         print(program_help())

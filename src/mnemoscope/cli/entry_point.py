@@ -25,9 +25,9 @@ from mnemoscope.cli.cite import Cite
 from mnemoscope.cli.command_options import check_option_names, name_options, option_names
 from mnemoscope.cli.commands import Demo, RunStudy, Train
 from mnemoscope.cli.compare import CompareRuns
+from mnemoscope.cli.help_text import DESCRIPTION, asks_for_help, program_help
 from mnemoscope.cli.inspections import Inspect
 from mnemoscope.cli.lists import List
-from mnemoscope.cli.program_help import DESCRIPTION, asks_for_help, program_help
 from mnemoscope.cli.recordings import DescribeRecording, FitRecording
 from mnemoscope.cli.replicate import Replicate
 from mnemoscope.cli.sweep import RunSweep
