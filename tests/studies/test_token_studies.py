@@ -166,6 +166,17 @@ def test_copying_compares_transformers_with_recurrences():
     assert found[f"{pair}: gain of attention in whole strings"] is Verdict.DIFFERS
 
 
+def test_two_networks_that_learned_nothing_are_not_compared_with_each_other():
+    study = registry.studies.load("string-copying")
+    whole, longer = "whole strings at trained lengths", "whole strings of twice the longest"
+    known = results(study, "reduced", **{whole: lambda trial: 0.01 * trial.seed, longer: 0.0})
+    gains = [row for row in study.summarise(known) if row.claim and "gain" in row.claim.quantity]
+    assert gains
+    assert {(row.verdict, row.judgement.reason) for row in gains} == {
+        (Verdict.NOT_COMPARED, "neither is much above chance, 0")
+    }
+
+
 def test_induction_heads_are_judged_at_every_length():
     study = registry.studies.load("selective-memory")
     values = {"test accuracy": 0.998} | {f"accuracy at length {2**power}": 1.0 for power in range(6, 15)}

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any, ClassVar
 
 from mnemoscope.config.run_config import RunConfig
-from mnemoscope.replication.claims import Claim, Row, Subject, with_reason
+from mnemoscope.replication.claims import LEARNED, Claim, Row, Subject, with_reason
 from mnemoscope.replication.differences import measure_difference
 from mnemoscope.replication.learning_study import LearningStudy, by_name, finite
 from mnemoscope.replication.solving_study import differing_settings
 from mnemoscope.replication.study import Finished, Trial, count_diverged, listed
-from mnemoscope.replication.verdicts import APART, DIVERGED, REDUCED_RECIPE, Judgement, Verdict
+from mnemoscope.replication.verdicts import APART, DIVERGED, REDUCED_RECIPE, Judgement, Obstacle, Verdict, not_compared
 from mnemoscope.training import evaluate_tasks, load_model
 
 COMPARED = (
@@ -109,12 +110,20 @@ class ReducedStudy(LearningStudy):
         return row
 
     def contrast(
-        self, results: Sequence[Finished], claim: Claim, first: Subject, second: Subject, score: str, comparisons: int
+        self,
+        results: Sequence[Finished],
+        claim: Claim,
+        first: Subject,
+        second: Subject,
+        *,
+        score: str,
+        comparisons: int,
+        chance: float = 0.0,
     ) -> Row | None:
         """Return the row of a claim that one network is better than another, or None if either was not run.
 
         The difference is that of the networks that stayed finite. If one of the first kind did not, the claim agrees at
-        most in part.
+        most in part. Two networks that hardly do better than `chance` are not compared.
         """
         sides = [[each for each in results if each.trial.subject == subject] for subject in (first, second)]
         values = [[each.result[score] for each in finite(side)] for side in sides]
@@ -126,6 +135,8 @@ class ReducedStudy(LearningStudy):
         ours = " against ".join(listed(side, ".3g") for side in values)
         remark = "; ".join(filter(None, (failed, reduced)))
         row = measure_difference([values[0]], [values[1]], comparisons).compare(claim, ours, remark)
+        if row.verdict in APART and max(map(fmean, values)) < chance + LEARNED:
+            row = replace(row, judgement=not_compared(Obstacle.CHANCE, f"neither is much above chance, {chance:.3g}"))
         if diverged[0] and row.verdict is Verdict.MATCHES:
             row = replace(row, judgement=Judgement(Verdict.IN_PART, failed))
         if row.verdict in APART and reduced and not row.judgement.reason:

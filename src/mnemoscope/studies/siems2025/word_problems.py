@@ -186,7 +186,7 @@ class WordProblems(ReducedStudy):
                 rows.append(self.row(trials, quantity, values, ".3f", self.remark(trials)))
         gain = self.claim(GAIN, about("deltaproduct", "S3"))
         sides = (about(_network(factors, NEGATIVE), "S3") for factors in (2, 1))
-        contrast = self.contrast(results, gain, *sides, score=LONGER, comparisons=1)
+        contrast = self.contrast(results, gain, *sides, score=LONGER, comparisons=1, chance=1 / 6)
         return rows if contrast is None else [*rows, contrast]
 
 
