@@ -19,7 +19,7 @@ from mnemoscope.cells.intervals import function_range
 from mnemoscope.cells.nonlinearities import FusableNonlinearity, Nonlinearity, make_nonlinearity
 from mnemoscope.cells.state import State
 from mnemoscope.connectivity import Connectivity, Dense
-from mnemoscope.kernels import elementwise_scan, linear_scan, linear_scan_pays, no_elementwise_scan
+from mnemoscope.kernels import elementwise_limit, elementwise_scan, linear_scan, linear_scan_pays, no_elementwise_scan
 
 
 class Elman(Cell):
@@ -109,7 +109,8 @@ class Elman(Cell):
         if parallel and pays:
             return FastPath("parallel linear scan", lambda: self._fused(None, dtype, xs, state, mask))
         if reason is None:
-            name = f"elementwise scan ({phi.name}, {state.device.type})"
+            limit = elementwise_limit((len(xs), *state.shape), dtype, state.device)
+            name = f"elementwise scan ({phi.name}, {state.device.type}{limit})"
             return FastPath(name, lambda: self._fused(phi.name, dtype, xs, state, mask))
         return NoFastPath(reason)
 

@@ -4,6 +4,7 @@ from mnemoscope.kernels.activation import ACTIVATIONS as ACTIVATIONS, Activation
 from mnemoscope.kernels.affine import affine_scan as affine_scan, affine_step as affine_step
 from mnemoscope.kernels.attention_scans import no_attention_scan as no_attention_scan
 from mnemoscope.kernels.elementwise import (
+    elementwise_limit as elementwise_limit,
     elementwise_scan as elementwise_scan,
     no_elementwise_scan as no_elementwise_scan,
 )

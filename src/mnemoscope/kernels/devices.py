@@ -47,6 +47,11 @@ def no_triton(scan: str, device: torch.device) -> str | None:
     return None
 
 
+def shared_memory(device: torch.device) -> int:
+    """Return the bytes of shared memory that a block on this GPU may have, where a kernel asks for the most."""
+    return torch.cuda.get_device_properties(device).shared_memory_per_block_optin
+
+
 def on_device(x: Tensor) -> AbstractContextManager:
     """Launch kernels on the GPU of `x`; Triton's interpreter, used in tests, needs nothing."""
     return torch.cuda.device(x.device) if x.is_cuda else nullcontext()

@@ -66,6 +66,16 @@ def no_elementwise_scan(device: torch.device, dtype: torch.dtype, activation: st
     return reason
 
 
+def elementwise_limit(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> str:
+    """Return how the GPU limits the choice of kernels for a drive (time, batch, units), to end a name; "" if not."""
+    if device.type != "cuda" or torch.compiler.is_compiling():
+        return ""
+    *sizes, units = shape
+    real = (*sizes, 2 * units) if dtype.is_complex else shape
+    limit = _triton().limited_choice(_triton().Drive(real, dtype.to_real(), device), tiled=dtype.is_complex)
+    return "" if limit is None else f"; {limit}"
+
+
 def _triton() -> ModuleType:
     """Import the kernels for CUDA, which need Triton."""
     from mnemoscope.kernels import triton_elementwise

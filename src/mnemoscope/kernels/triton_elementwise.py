@@ -1,6 +1,6 @@
 """Elementwise recurrences on a GPU: `h_t = phi(V h_{t-1} + u_t)` and its adjoint as Triton kernels.
 
-There are four ways to run a scan, chosen by its size (`plan`):
+There are four ways to run a scan, chosen by its size and by what a block of the GPU may hold (`plan`):
 
 - "vector" (`triton_vector`): one program takes one sequence through all times. For few sequences of up to 256 units.
 - "block" (`triton_block`): one program takes a tile of the batch through all times. For up to 128 units.
@@ -17,16 +17,17 @@ becomes the real matrix of 2 x 2 blocks ((re, -im), (im, re)), whose transpose r
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 import triton
 from torch import Tensor
 from triton.runtime.errors import OutOfResources
 
-from mnemoscope.kernels.devices import exact_products, on_device
+from mnemoscope.kernels.devices import exact_products, on_device, shared_memory
 from mnemoscope.kernels.triton_block import block_adjoint, block_forward
 from mnemoscope.kernels.triton_grid import grid_adjoint, grid_forward
 from mnemoscope.kernels.triton_outer import outer_products
@@ -45,6 +46,13 @@ GRID_UNITS = 1024
 """Largest number of (real) units for which the rows of V of a "grid" program fit on chip."""
 __all__ = ["adjoint", "forward", "outer_products"]
 
+WAYS = {
+    "vector": "one program for each sequence",
+    "block": "one program for each tile of sequences",
+    "grid": "programs that share the units",
+    "steps": "one matrix product for each step",
+}
+"""Descriptions of the ways to run a scan."""
 ROWS = 16
 """Sequences in a tile: the smallest number that the matrix units take."""
 
@@ -84,6 +92,29 @@ def _scan(drive: Tensor, V: Tensor, activation: str, bias: Tensor | None, mask: 
     return Scan(_matrix(V), phi, bias, mask, exact_products(), plan(drive, tiled=V.dim() == 3 or V.is_complex()))
 
 
+class Drive(NamedTuple):
+    """Size of a drive: enough to plan a scan that has no tensors yet."""
+
+    shape: tuple[int, ...]
+    """(time, batch, real units)."""
+    dtype: torch.dtype
+    device: torch.device
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether the device is a GPU, as of a tensor."""
+        return self.device.type == "cuda"
+
+
+def limited_choice(drive: Drive, tiled: bool) -> str | None:
+    """Return how the GPU limits the choice of a plan, or None if it has room for the fastest plan on an H200."""
+    first, chosen = plans(drive, tiled)[0], plan(drive, tiled)
+    if chosen == first:
+        return None
+    needed, limit = shared_bytes(first, drive) // 1024, shared_memory(drive.device) // 1024
+    return f"{WAYS[chosen.way]}: {WAYS[first.way]} would need {needed} KiB of shared memory, and this GPU has {limit}"
+
+
 def _run(scan: Scan, drive: Tensor, run: Callable[[Scan], None]) -> None:
     """Run the scan by its plan, or by another one if a smaller GPU cannot hold the data of the first on chip."""
     for way in dict.fromkeys((scan.plan, plan(drive, tiled=True), Plan("steps"))):
@@ -108,24 +139,52 @@ class Plan:
     warps: int = 4
 
 
-def plan(u: Tensor, tiled: bool) -> Plan:
-    """Return the fastest plan on an H200 for a drive (time, batch, real units); see benchmarks/results/scans_cuda.md.
+def plan(u: Tensor | Drive, tiled: bool) -> Plan:
+    """Return the fastest plan on an H200 for a drive (time, batch, real units) whose blocks fit on the present GPU.
 
     If `tiled`, sequences are taken in tiles: those of stacked networks share a matrix, and complex numbers are pairs.
     """
+    limit = shared_memory(u.device) if u.is_cuda else math.inf
+    return next(way for way in plans(u, tiled) if shared_bytes(way, u) <= limit)
+
+
+def plans(u: Tensor | Drive, tiled: bool) -> list[Plan]:
+    """Return the plans that take this size, the fastest on an H200 first (see benchmarks/results/scans_cuda.md)."""
     batch, units = u.shape[1:]
     columns = max(16, triton.next_power_of_2(units))
+    ways = []
     if not tiled and batch <= FEW.get(columns, 0):
-        return Plan("vector", columns, max(1, columns // REGISTER_UNITS), WARPS[columns])
+        ways.append(Plan("vector", columns, max(1, columns // REGISTER_UNITS), WARPS[columns]))
     if units <= BLOCK_UNITS:
-        return Plan("block", columns, warps=4 if units <= 64 else 8)
+        ways.append(Plan("block", columns, warps=4 if units <= 64 else 8))
     programs = torch.cuda.get_device_properties(u.device).multi_processor_count if u.is_cuda else 1
     tiles = triton.cdiv(batch, ROWS)
-    if units <= GRID_UNITS and tiles * triton.cdiv(units, 16) <= programs:
-        return Plan("grid", 16, 4, 4) if units <= 512 else Plan("grid", 16, 8, 8)
-    if units <= 512 and tiles * triton.cdiv(units, 32) <= programs:
-        return Plan("grid", 32, 4, 4)
-    return Plan("steps")
+    if BLOCK_UNITS < units <= GRID_UNITS and tiles * triton.cdiv(units, 16) <= programs:
+        ways.append(Plan("grid", 16, 4, 4) if units <= 512 else Plan("grid", 16, 8, 8))
+    if BLOCK_UNITS < units <= 512 and tiles * triton.cdiv(units, 32) <= programs:
+        ways.append(Plan("grid", 32, 4, 4))
+    return [*ways, Plan("steps")]
+
+
+def shared_bytes(way: Plan, u: Tensor | Drive) -> int:
+    """Return the shared memory of a block for a drive; benchmarks/results/kernel_limits.md has what the compiler needs."""
+    units, kept = u.shape[2], way.columns // way.parts
+    in_parts = u.dtype == torch.float32 and exact_products()
+    number = 6 if in_parts else u.dtype.itemsize  # of a matrix: three bfloat16 parts of a float32 number
+    if way.way == "vector":
+        return 4 * way.columns * (way.columns - kept + 1)  # the columns that are not in registers, and a vector
+    if way.way == "block":
+        return max(number * ROWS * way.columns, 4 * way.columns**2)
+    if way.way == "grid":
+        part, parts = _divided(units, way.parts)
+        return part * parts * (number * way.columns + 4 * ROWS)  # columns of V, and the states of a tile
+    return 0
+
+
+def _divided(units: int, parts: int) -> tuple[int, int]:
+    """Return the sizes of the parts into which a grid divides its sum, and how many they are, as powers of 2."""
+    part = max(16, triton.next_power_of_2(triton.cdiv(units, parts)))
+    return part, triton.next_power_of_2(triton.cdiv(units, part))
 
 
 @dataclass(frozen=True)
@@ -177,10 +236,9 @@ class Scan(Recurrence):
         self, kernel: Any, tensors: tuple[Tensor, ...], sizes: torch.Size, steps: int, constants: dict[str, Any]
     ) -> None:
         _, batch, units = sizes
-        slices, part = triton.cdiv(units, self.plan.columns), triton.cdiv(units, self.plan.parts)
-        part = max(16, triton.next_power_of_2(part))
-        tiles = triton.cdiv(batch, ROWS)
-        constants |= {"PART": part, "PARTS": triton.next_power_of_2(triton.cdiv(units, part))}
+        slices, tiles = triton.cdiv(units, self.plan.columns), triton.cdiv(batch, ROWS)
+        part, parts = _divided(units, self.plan.parts)
+        constants |= {"PART": part, "PARTS": parts}
         counters = torch.zeros(tiles, PADDING, dtype=torch.int32, device=self.V.device)
         if self.V.is_cuda:
             constants |= {"MEET": True, "launch_cooperative_grid": True}
