@@ -1,8 +1,10 @@
 """Shared memory, registers and spills of the fused kernels, compiled for GPUs that need not be here.
 
-    python benchmarks/kernel_limits.py --keep                      all kernels, default sizes: some minutes
+    python benchmarks/kernel_limits.py --keep                      all kernels, default sizes
     python benchmarks/kernel_limits.py --only affine --gpus A100   one family, for one GPU
-    python benchmarks/kernel_limits.py --units 128 256 --batches 16
+    python benchmarks/kernel_limits.py --units 128 256 --batches 16 --dtypes float32
+
+The name of the file with the results names the families, if they are not all.
 
 Triton compiles for any GPU without having one. The library chooses its path for each size as on the GPU. The
 kernels are compiled with the assembler that comes with Triton, and their need is compared with the limits of the GPU.
@@ -45,6 +47,7 @@ from mnemoscope.kernels import triton_elementwise, triton_launch, triton_steps
 
 UNITS, BATCHES = [64, 128, 256, 512, 1024], [1, 16, 128, 1024]
 """Default sizes."""
+DTYPES = ("float32", "bfloat16", "complex64")
 
 
 @dataclass(frozen=True)
@@ -246,6 +249,12 @@ def _cell(row: Row) -> str:
     return text if row.fits else f"**{text}: does not fit**"
 
 
+ELMAN = """## How an Elman scan in float32 runs
+
+vector: one program takes one sequence through all times; block: one program takes a tile of sequences; grid: programs
+that synchronise share the units; steps: one matrix product of the library per step."""
+
+
 def report(rows: list[Row], chosen: list[dict[str, Any]], gpus: list[str]) -> str:
     """Return the page with all tables."""
     own = [row for row in rows if row.choice == "own"]
@@ -263,10 +272,7 @@ def report(rows: list[Row], chosen: list[dict[str, Any]], gpus: list[str]) -> st
         "Compiled for these GPUs, not run on them. ",
         limits,
         "Kernels of the chosen paths that do not fit: " + (", ".join(misfits) or "none") + ".",
-        "## How an Elman scan in float32 runs",
-        "vector: one program takes one sequence through all times; block: one program takes a tile of sequences; grid: "
-        "programs that synchronise share the units; steps: one matrix product of the library per step.",
-        ways,
+        *([ELMAN, ways] if chosen else []),
         "## Kernels",
         "Shared memory of a block in KiB / registers of a thread / spilled bytes of a thread.",
     ]
@@ -300,10 +306,12 @@ def main() -> None:
         help="sequences; %(default)s. Kernels other than those of Elman cells, GRU and LSTM do not depend on them",
     )
     parser.add_argument("--gpus", nargs="+", default=DEFAULT_GPUS, choices=GPUS, help="%(default)s")
+    parser.add_argument("--dtypes", nargs="+", default=list(DTYPES), choices=DTYPES, help="%(default)s")
     args = parser.parse_args()
     if knobs.runtime.interpret:
         raise SystemExit("TRITON_INTERPRET is set, so that nothing is compiled; unset it.")
     cases = [case for name in args.only for case in FAMILIES[name](args.units, args.batches)]
+    cases = [case for case in cases if str(case.dtype)[6:] in args.dtypes]
     rows: list[Row] = []
     for case, gpu in Bar([(case, gpu) for gpu in args.gpus for case in cases], desc="compiling"):
         rows += measure(case, gpu, gpu)
@@ -312,8 +320,9 @@ def main() -> None:
     for row in rows:
         if not row.fits:
             print(f"{row.gpu}: {row.kernel} ({row.name}, {row.units} units, {row.choice} choice) does not fit")
-    chosen = choices(args.gpus, args.units, args.batches)
-    path = folder(args.keep) / "kernel_limits.json"
+    chosen = choices(args.gpus, args.units, args.batches) if "elman" in args.only else []
+    families = "" if len(args.only) == len(FAMILIES) else f"_{'_'.join(args.only)}"
+    path = folder(args.keep) / f"kernel_limits{families}.json"
     gpus = {name: asdict(GPUS[name]) for name in args.gpus}
     write_json(path, triton=triton.__version__, gpus=gpus, elman=chosen, rows=[asdict(row) for row in rows])
     path.with_suffix(".md").write_text(report(rows, chosen, args.gpus))

@@ -10,6 +10,7 @@ tf32. bfloat16 is multiplied directly and summed in float32. Log decays are summ
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import torch
@@ -17,7 +18,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from mnemoscope.kernels.devices import exact_products
+from mnemoscope.kernels.devices import exact_products, shared_memory
 from mnemoscope.kernels.triton_affine_parts import (
     load_log_decays,
     load_rows,
@@ -56,6 +57,8 @@ class Plan(NamedTuple):
     erases: bool
     precision: str
     """That of products: "tf32x3", "tf32" or "bf16" on a GPU, "ieee" in Triton's interpreter."""
+    shared: float
+    """Bytes of shared memory that a block may have."""
 
     @property
     def chunks(self) -> int:
@@ -102,8 +105,14 @@ class Plan(NamedTuple):
         }
 
     def narrow(self) -> dict[str, Any]:
-        """Return the constants of a walk over the chunks, which takes fewer values at a time."""
-        return {"E": min(32, self.value_tile), "num_stages": 2}
+        """Return the constants of a walk over the chunks, which takes fewer values at a time.
+
+        It loads the next chunk during the present one, if the GPU has room: the backward walk then takes `needed` bytes.
+        """
+        tile, number = min(32, self.value_tile), 2 if self.precision == "bf16" else 4
+        needed = self.chunk * number * (self.key_tile + tile) + 8 * self.key_tile * tile
+        needed += 4 * self.key_tile**2 if self.erases else 0
+        return {"E": tile, "num_stages": 2 if needed <= self.shared else 1}
 
     def reading(self) -> dict[str, Any]:
         """Return the constants of `_reads`: with many keys, two tiles of a state do not fit into its registers."""
@@ -152,7 +161,8 @@ def plan(given: Sequences, micro: int, chunk: int | None) -> Plan:
     erases = given.a is not None
     size = chunk or (16 if erases and precision == "tf32x3" else 32)
     size = min(64, max(16, triton.next_power_of_2(size)))
-    return Plan(steps, heads, micro, size, keys, values, given.g.shape[-1], erases, precision)
+    shared = shared_memory(given.q.device) if given.q.is_cuda else math.inf
+    return Plan(steps, heads, micro, size, keys, values, given.g.shape[-1], erases, precision, shared)
 
 
 def forward(given: Sequences, state: Tensor, how: Plan) -> tuple[Tensor, Tensor, Trace]:
