@@ -269,7 +269,7 @@ def report(rows: list[Row], chosen: list[dict[str, Any]], gpus: list[str]) -> st
     parts = [
         "# What the fused kernels need of a GPU",
         f"`{command()}`, library at {library_commit()}, Triton {triton.__version__}.",
-        "Compiled for these GPUs, not run on them. ",
+        "Compiled for these GPUs, not run on them.",
         limits,
         "Kernels of the chosen paths that do not fit: " + (", ".join(misfits) or "none") + ".",
         *([ELMAN, ways] if chosen else []),
@@ -307,11 +307,14 @@ def main() -> None:
     )
     parser.add_argument("--gpus", nargs="+", default=DEFAULT_GPUS, choices=GPUS, help="%(default)s")
     parser.add_argument("--dtypes", nargs="+", default=list(DTYPES), choices=DTYPES, help="%(default)s")
+    parser.add_argument("--scans", nargs="+", help="names of scans as in the table, or parts of them")
     args = parser.parse_args()
     if knobs.runtime.interpret:
         raise SystemExit("TRITON_INTERPRET is set, so that nothing is compiled; unset it.")
     cases = [case for name in args.only for case in FAMILIES[name](args.units, args.batches)]
     cases = [case for case in cases if str(case.dtype)[6:] in args.dtypes]
+    if args.scans:
+        cases = [case for case in cases if any(part in case.name for part in args.scans)]
     rows: list[Row] = []
     for case, gpu in Bar([(case, gpu) for gpu in args.gpus for case in cases], desc="compiling"):
         rows += measure(case, gpu, gpu)

@@ -1,11 +1,16 @@
 """Scans on the GPU, in Triton's interpreter, and on a GPU where there is one."""
 
+import json
+from itertools import product
+from pathlib import Path
+from types import SimpleNamespace
+
 import pytest
 import torch
 
 import mnemoscope as ms
-from mnemoscope.cells import Elman
-from mnemoscope.kernels import ACTIVATIONS, elementwise_scan
+from mnemoscope.cells import Elman, elman
+from mnemoscope.kernels import ACTIVATIONS, elementwise_limit, elementwise_scan
 
 pytest.importorskip("triton")
 from mnemoscope.kernels import triton_elementwise as kernels, triton_outer
@@ -13,6 +18,7 @@ from mnemoscope.kernels.triton_elementwise import Plan
 from mnemoscope.kernels.triton_steps import LEFT, RIGHT, _parts
 from tests.slow import representatives
 
+ROOT = Path(__file__).parents[2]
 GPU = torch.cuda.is_available()
 DEVICE = "cuda" if GPU else "cpu"
 needs_gpu = pytest.mark.skipif(not GPU, reason="needs a GPU")
@@ -177,22 +183,106 @@ def test_the_gradient_of_a_large_matrix():
     assert_near(found, left.double().mT @ right.double(), 3e-5)
 
 
-def test_the_plan_follows_the_size(monkeypatch):
-    monkeypatch.setattr(
-        torch.cuda, "get_device_properties", lambda device: type("H200", (), {"multi_processor_count": 132})
-    )
+LIMITS = {"H200": (132, 227), "A100": (108, 163), "RTX 4090": (128, 99), "RTX 3060": (28, 99)}
+"""Multiprocessors, and the KiB of shared memory that a block may have."""
 
-    class Drive:
-        is_cuda, device = True, "cuda"
 
-        def __init__(self, *shape):
-            self.shape = (10, *shape)
+@pytest.fixture
+def pretend(monkeypatch):
+    """Let torch report the limits of a GPU."""
 
+    def report(gpu):
+        processors, shared = LIMITS[gpu]
+        properties = SimpleNamespace(multi_processor_count=processors, shared_memory_per_block_optin=1024 * shared)
+        monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
+
+    return report
+
+
+def drive(batch, units, dtype=torch.float32):
+    return kernels.Drive((10, batch, units), dtype, torch.device("cuda"))
+
+
+def test_the_plan_follows_the_size(pretend):
+    pretend("H200")
     sizes = {(4096, 128): "block", (16, 1024): "grid", (32, 1024): "grid", (48, 1024): "steps", (128, 512): "grid"}
     sizes |= {(1, 129): "grid", (1024, 256): "steps", (16, 1025): "steps"}
-    assert {size: kernels.plan(Drive(*size), tiled=True).way for size in sizes} == sizes
-    assert {kernels.plan(Drive(1, units), tiled=False).way for units in (1, 32, 100, 200)} == {"vector"}
-    assert kernels.plan(Drive(4096, 64), tiled=False).way == "block"
+    assert {size: kernels.plan(drive(*size), tiled=True).way for size in sizes} == sizes
+    assert {kernels.plan(drive(1, units), tiled=False).way for units in (1, 32, 100, 200)} == {"vector"}
+    assert kernels.plan(drive(4096, 64), tiled=False).way == "block"
+
+
+def test_an_h200_has_room_for_every_plan(pretend):
+    pretend("H200")
+    for tiled, dtype in product((True, False), (torch.float32, torch.bfloat16)):
+        for units, batch in product((1, 16, 17, 64, 128, 129, 256, 300, 512, 513, 1024, 1025), (1, 16, 100, 1024)):
+            asked = drive(batch, units, dtype)
+            assert kernels.plan(asked, tiled) == kernels.plans(asked, tiled)[0]
+            assert kernels.limited_choice(asked, tiled) is None
+
+
+def test_a_plan_that_does_not_fit_on_the_gpu_gives_way_to_the_next(pretend):
+    ways = {}
+    for gpu in ("A100", "RTX 4090", "RTX 3060"):
+        pretend(gpu)
+        ways[gpu] = [kernels.plan(drive(batch, units), tiled=False).way for units, batch in SCARCE]
+    assert ways["A100"] == ["vector", "vector", "grid", "grid"]
+    assert ways["RTX 4090"] == ["vector", "grid", "grid", "steps"]
+    assert ways["RTX 3060"] == ["vector", "grid", "steps", "steps"]
+    pretend("RTX 4090")
+    assert kernels.plan(drive(16, 1024, torch.bfloat16), tiled=False).way == "grid"  # half of the room
+
+
+SCARCE = [(128, 16), (256, 16), (512, 16), (1024, 16)]
+"""Units and sequences whose plans on an H200 take 0 to 160 KiB of shared memory."""
+
+
+def test_scan_reports_what_the_gpu_has_no_room_for(pretend):
+    pretend("RTX 4090")
+    gpu, cpu = torch.device("cuda"), torch.device("cpu")
+    assert elementwise_limit((10, 16, 256), torch.float32, gpu) == (
+        "; programs that share the units: one program for each sequence would need 129 KiB of shared memory, "
+        "and this GPU has 99"
+    )
+    assert elementwise_limit((10, 16, 512), torch.complex64, gpu).startswith("; one matrix product for each step: ")
+    assert elementwise_limit((10, 16, 128), torch.float32, gpu) == ""
+    assert elementwise_limit((10, 16, 256), torch.float32, cpu) == ""
+    pretend("H200")
+    assert elementwise_limit((10, 16, 256), torch.float32, gpu) == ""
+
+
+def test_the_route_of_an_elman_cell_names_the_limit(pretend, monkeypatch):
+    pretend("RTX 4090")
+    limit = elementwise_limit((10, 16, 256), torch.float32, torch.device("cuda"))
+    monkeypatch.setattr(elman, "elementwise_limit", lambda shape, *_: limit if shape == (10, 16, 256) else "")
+    routes = [ms.scan(Elman(3, 256), torch.zeros(10, batch, 3), explain=True)[2] for batch in (16, 2)]
+    assert limit in str(routes[0])
+    assert "KiB" not in str(routes[1])
+
+
+def test_plans_allow_for_the_shared_memory_that_the_compiler_takes():
+    rows = [row for row in COMPILED if row["family"] == "elman" and row["kernel"] != "elementwise"]
+    assert {"vector_forward", "grid_forward", "grid_adjoint"} <= {row["kernel"] for row in rows}
+    for row in rows:
+        way, _, _ = row["kernel"].partition("_")
+        columns = int(row["sizes"].split()[0].removeprefix("COLUMNS="))
+        parts = {"vector": max(1, columns // kernels.REGISTER_UNITS), "block": 1, "grid": row["warps"]}[way]
+        allowed = kernels.shared_bytes(Plan(way, columns, parts), drive(row["batch"], row["units"]))
+        assert 0.5 * allowed <= row["shared"] <= allowed, row
+
+
+def test_every_kernel_that_the_rules_choose_fits_on_its_gpu():
+    own = [row for row in COMPILED if row["choice"] == "own"]
+    assert {row["gpu"] for row in own} >= {"H200", "RTX 4090"}
+    assert [row for row in own if not row["fits"]] == []
+
+
+COMPILED = [
+    row
+    for file in (ROOT / "benchmarks" / "results").glob("kernel_limits*.json")
+    for row in json.loads(file.read_text())["rows"]
+]
+"""Kernels that benchmarks/kernel_limits.py compiled for several GPUs."""
 
 
 @needs_gpu

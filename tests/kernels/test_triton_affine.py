@@ -1,12 +1,14 @@
 """Affine recurrences as Triton kernels, run on a GPU or in the interpreter."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
 from mnemoscope.kernels import affine as affine_module, affine_gradients, diagonal_scan, linear as linear_module
 
 pytest.importorskip("triton")
-from mnemoscope.kernels import triton_linear
+from mnemoscope.kernels import triton_affine, triton_linear
 from tests.kernels.affine_problems import FAMILIES, equal_keys, errors, problem
 from tests.slow import SLOW, representatives, slow
 
@@ -118,3 +120,24 @@ def test_a_diagonal_scan_is_one_kernel(monkeypatch, which, dtype):
         results.append((hs, *torch.autograd.grad(hs, these, into.to(hs.dtype))))
     for found, expected in zip(*results, strict=True):
         torch.testing.assert_close(found, expected.to(dtype), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("kibibytes", "keys", "erases", "stages"),
+    [(227, 128, True, 2), (163, 128, True, 2), (99, 128, True, 1), (99, 64, True, 2), (99, 128, False, 2)],
+)
+def test_a_walk_loads_ahead_where_the_gpu_has_room(kibibytes, keys, erases, stages):
+    """A GPU of 99 KiB has no room for a factor of 128 x 128 numbers and a second chunk."""
+    plan = triton_affine.Plan(100, 1, 1, 16, keys, keys, 1, erases, "tf32x3", 1024 * kibibytes)
+    assert plan.narrow() == {"E": 32, "num_stages": stages}
+
+
+def test_the_plan_asks_the_gpu_for_its_shared_memory(monkeypatch):
+    class OnGPU(torch.Tensor):
+        is_cuda = True
+
+    properties = SimpleNamespace(shared_memory_per_block_optin=1024 * 99)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
+    x = torch.empty(100, 1, 128, device="meta").as_subclass(OnGPU)
+    plan = triton_affine.plan(triton_affine.Sequences(x, x, x, x, x, x), 1, None)
+    assert (plan.shared, plan.narrow()["num_stages"]) == (1024 * 99, 1)
