@@ -64,6 +64,13 @@ def test_every_job_runs_and_the_cores_are_divided(tmp_path):
     assert written == {str(n): str(max(1, available_cores() // 2)) for n in range(6)}
 
 
+def wait_until(condition, seconds=60.0):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
 def write_control(folder, monkeypatch, fails_on="nothing"):
     """Put a program in the place of NVIDIA's, which notes how it is called, and leaves a process that runs on."""
     program, calls = folder / CONTROL, folder / "calls"
@@ -91,6 +98,33 @@ def test_jobs_that_share_a_gpu_find_the_service_which_ends_after_them(tmp_path, 
     assert not folder.exists()
     assert calls.read_text().splitlines() == [f"{call}, pipes there" for call in ("-d", "get_server_list", "quit")]
     assert "CUDA_MPS_PIPE_DIRECTORY" not in os.environ
+
+
+SHARING = """
+from mnemoscope.engines.shared_gpu import multi_process_service
+with multi_process_service():
+    print("runs", flush=True)
+    input()
+"""
+
+
+def test_the_service_ends_when_the_process_that_started_it_is_killed(tmp_path, monkeypatch):
+    calls = write_control(tmp_path, monkeypatch)
+    process = subprocess.Popen([sys.executable, "-c", SHARING], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdout.readline() == b"runs\n"
+    assert "quit" not in calls.read_text()
+    process.kill()
+    process.communicate()
+    wait_until(lambda: "quit, pipes there" in calls.read_text())
+
+
+def test_a_service_that_does_not_end_hides_no_error(tmp_path, monkeypatch):
+    write_control(tmp_path, monkeypatch, fails_on="quit")
+    with pytest.raises(KeyError, match="first") as raised, shared_gpu.multi_process_service():
+        raise KeyError("first")
+    assert any("quit failed with exit code 3" in note for note in raised.value.__notes__)
+    with pytest.raises(RuntimeError, match="quit failed with exit code 3"), shared_gpu.multi_process_service():
+        pass
 
 
 @pytest.mark.parametrize(("gpus", "found"), [(0, "0,1"), (1, "0"), (2, "0")])
@@ -384,6 +418,25 @@ def test_a_node_sends_the_files_of_a_job_while_it_runs(tmp_path):
         seen.append((folder / "saved").read_text())
     assert seen[-1] == "4"
     assert {"3", "4"} <= {*seen} <= {"2", "3", "4"}
+
+
+ON_NODE = """
+import sys
+from mnemoscope.engines.ray_cluster import _run_on_node
+for _ in _run_on_node(sys.argv[1], b"", 1, "", 0.0, 1e6):
+    print("a message", flush=True)
+"""
+
+
+def test_a_job_that_ray_kills_leaves_no_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    sent = job("save", number=1000, folder="a").as_json()
+    process = subprocess.Popen([sys.executable, "-c", ON_NODE, sent], stdout=subprocess.PIPE)
+    assert process.stdout.readline() == b"a message\n"
+    wait_until(lambda: list(tmp_path.glob("mnemoscope-*/a/saved")))
+    process.kill()
+    process.communicate()
+    wait_until(lambda: not list(tmp_path.iterdir()))
 
 
 def test_the_log_of_a_failed_trial_is_saved(tmp_path):

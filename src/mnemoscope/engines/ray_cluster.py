@@ -13,11 +13,14 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from mnemoscope.base.lazy_imports import import_extra
+from mnemoscope.engines.afterwards import run_if_killed
 from mnemoscope.engines.folder_transfer import FolderChanges, pack_folder, unpack_folder
 from mnemoscope.engines.job import Event, Job, Outcome, Progress, event_fields
 from mnemoscope.engines.local import Local
 from mnemoscope.registry.plugins import VARIABLE
 
+REMOVE = 'for n in 1 2 3 4; do sleep 1; rm -rf "$0"; done'
+"""Program of the shell that removes a folder, in which a job that is just being stopped may still write."""
 WAITING = 100
 """Jobs that wait on the cluster for a free node, besides as many as the cluster runs at a time. A new node finds work,
 and an autoscaler sees demand; but the time to ask for the next event grows with the number of submitted jobs."""
@@ -42,7 +45,8 @@ class Ray:
         cores: CPU cores of a job.
         gpus: GPUs of a job; a fraction shares a GPU.
         retries: restarts of a job whose node or process is lost.
-        save_every: seconds after which the files of a running job come back; longer on a cluster with many jobs.
+        save_every: seconds after which the files of a running job come back, with its next message about progress;
+            longer on a cluster with many jobs.
 
     """
 
@@ -83,6 +87,7 @@ class Ray:
                     if isinstance(event, Outcome):
                         del running[messages]
                     if lost and losses < self.retries:
+                        ray.cancel(messages, force=True)  # a lost message does not end its task
                         waiting.appendleft((job, losses + 1))
                     else:
                         yield event
@@ -151,7 +156,7 @@ def _run_on_node(
     """
     os.environ[VARIABLE] = plugins
     sent, saved = -pause, time.monotonic()
-    with TemporaryDirectory(prefix="mnemoscope-") as root:
+    with TemporaryDirectory(prefix="mnemoscope-") as root, run_if_killed(["sh", "-c", REMOVE, root]):
         job = replace(Job.from_json(line), root=root)
         folder = Path(root, job.folder)
         unpack_folder(files, folder)

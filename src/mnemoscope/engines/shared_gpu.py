@@ -10,8 +10,12 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from mnemoscope.engines.afterwards import run_if_killed
+
 CONTROL = "nvidia-cuda-mps-control"
 """Program that starts and ends the service."""
+QUIT = 'echo quit | "$0"; rm -rf "$1"'
+"""Program of the shell that ends the service and removes its folder."""
 PATIENCE = 60.0
 """Time that the program has to answer, in seconds."""
 
@@ -20,7 +24,7 @@ PATIENCE = 60.0
 def multi_process_service() -> Generator[dict[str, str]]:
     """Run the service inside the context, and yield the environment variables of processes that use it.
 
-    The service has its own folder, and ends with the context.
+    The service has its own folder, and ends with the context, also if this process is killed.
     """
     if shutil.which(CONTROL) is None:
         raise RuntimeError(
@@ -31,13 +35,19 @@ def multi_process_service() -> Generator[dict[str, str]]:
         variables = {name: str(Path(home, name)) for name in ("CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY")}
         for folder in variables.values():
             Path(folder).mkdir()
-        _control(variables, "-d")
-        try:
-            _control(variables, command="get_server_list")  # the program answers only if the service runs
-            visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-            names = {"CUDA_VISIBLE_DEVICES": ",".join(names_under_the_service(visible.split(",")))} if visible else {}
-            yield {**variables, **names}
-        finally:
+        with run_if_killed(["sh", "-c", QUIT, CONTROL, home], variables):
+            _control(variables, "-d")
+            try:
+                _control(variables, command="get_server_list")  # the program answers only if the service runs
+                visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+                seen = ",".join(names_under_the_service(visible.split(","))) if visible else None
+                yield variables if seen is None else {**variables, "CUDA_VISIBLE_DEVICES": seen}
+            except BaseException as error:
+                try:
+                    _control(variables, command="quit")
+                except Exception as second:  # the first error is the one that matters
+                    error.add_note(f"Then the service did not end: {second}")
+                raise
             _control(variables, command="quit")
 
 
