@@ -1,7 +1,9 @@
-"""The commands of Slurm that submitit calls, acted by processes of this machine: sbatch, srun, sacct and scancel.
+"""The commands of Slurm that the engine and submitit call, acted by processes of this machine.
 
-`install(folder)` writes them into a folder, to be put on PATH. A job array runs one task at a time. The folder also
-has the state of each task, in a file `<array>_<task>.state`, and the process group of the one that runs.
+`install(folder)` writes them into a folder, to be put on PATH. As in Slurm 22.05 without accounting: there is no sacct,
+the name of a job is 12, or 12_0 in an array, and cancelling sends SIGTERM to all processes that srun has started, and
+SIGKILL to those that are left after a while. Jobs run one at a time. The folder also has the state of each job, in a
+file `<name>.state`.
 """
 
 import os
@@ -9,9 +11,13 @@ import re
 import signal
 import subprocess
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 
-COMMANDS = ("sbatch", "srun", "sacct", "scancel")
+COMMANDS = ("sbatch", "srun", "squeue", "scancel")
+KILL_WAIT = 20.0
+"""Seconds between the first signal to a cancelled job and the last."""
 
 
 def install(folder):
@@ -24,60 +30,101 @@ def install(folder):
 
 
 def sbatch(folder, script):
-    """Start the tasks of a script's array in the background, and print the number of the array."""
-    array = str(1000 + len(list(folder.glob("*_0.state"))))
-    last = int(re.search(r"#SBATCH --array=0-(\d+)", Path(script).read_text())[1])
-    for task in range(last + 1):
-        (folder / f"{array}_{task}.state").write_text("PENDING")
+    """Start a job, or the tasks of an array, in the background, and print the number."""
+    number = str(1000 + len(list(folder.glob("*.state"))))
+    array = re.search(r"#SBATCH --array=0-(\d+)", Path(script).read_text())
+    names = [number] if array is None else [f"{number}_{task}" for task in range(int(array[1]) + 1)]
+    for name in names:
+        (folder / f"{name}.state").write_text("PENDING")
     quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    run = [sys.executable, __file__, "run_array", str(folder), script, array, str(last + 1)]
+    run = [sys.executable, __file__, "run_jobs", str(folder), script, *names]
     subprocess.Popen(run, start_new_session=True, **quiet)
-    print(f"Submitted batch job {array}")
+    print(f"Submitted batch job {number}")
 
 
-def run_array(folder, script, array, number):
-    """Run the tasks of an array that have not been cancelled."""
-    for task in range(int(number)):
-        state = folder / f"{array}_{task}.state"
+def run_jobs(folder, script, *names):
+    """Run the jobs that have not been cancelled."""
+    for place, name in enumerate(names):
+        state = folder / f"{name}.state"
         if state.read_text() == "CANCELLED":
             continue
         state.write_text("RUNNING")
-        numbers = {"JOB_ID": str(int(array) + task), "ARRAY_JOB_ID": array, "ARRAY_TASK_ID": str(task)}
+        array, _, task = name.partition("_")
+        numbers = {"JOB_ID": str(int(array) + place)}
+        if task:
+            numbers |= {"ARRAY_JOB_ID": array, "ARRAY_TASK_ID": task}
         layout = {"JOB_NUM_NODES": "1", "NTASKS": "1", "NODEID": "0", "PROCID": "0", "LOCALID": "0"}
-        names = {f"SLURM_{name}": value for name, value in {**numbers, **layout, "JOB_NODELIST": "here"}.items()}
-        process = subprocess.Popen(["bash", script], env={**os.environ, **names}, start_new_session=True)
-        (folder / "running").write_text(str(process.pid))
-        code = process.wait()
-        if state.read_text() != "CANCELLED":
-            state.write_text("FAILED" if code else "COMPLETED")
+        variables = {f"SLURM_{key}": value for key, value in {**numbers, **layout, "JOB_NODELIST": "here"}.items()}
+        process = subprocess.Popen(["bash", script], env={**os.environ, **variables})
+        code = _wait(process, folder / f"{name}.cancel")
+        cancelled = (folder / f"{name}.cancel").exists()
+        state.write_text("CANCELLED" if cancelled else "FAILED" if code else "COMPLETED")
+
+
+def _wait(process, cancel):
+    """Wait for a job, and stop it when the file `cancel` appears."""
+    killed = None
+    while process.poll() is None:
+        if killed is None and cancel.exists():
+            _signal_tasks(process.pid, signal.SIGTERM)
+            killed = time.monotonic() + KILL_WAIT
+        if killed is not None and time.monotonic() > killed:
+            _signal_tasks(process.pid, signal.SIGKILL)
+        time.sleep(0.05)
+    return process.returncode
+
+
+def _signal_tasks(script, number):
+    """Send a signal to all processes below srun, whatever their session."""
+    for srun in _children(script):
+        waiting = _children(srun)
+        while waiting:
+            process = waiting.pop()
+            waiting += _children(process)
+            with suppress(ProcessLookupError):
+                os.kill(process, number)
+
+
+def _children(process):
+    with suppress(OSError):
+        return [int(child) for child in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+    return []
 
 
 def srun(folder, *words):
     """Run a command with its output in the files of the options."""
     words, files = list(words), {}
+    variables = {"%A": "SLURM_ARRAY_JOB_ID", "%a": "SLURM_ARRAY_TASK_ID", "%j": "SLURM_JOB_ID", "%t": "SLURM_LOCALID"}
     while words[0].startswith("--"):
         option = words.pop(0)
         if option in ("--output", "--error"):
-            path = words.pop(0).replace("%A", os.environ["SLURM_ARRAY_JOB_ID"])
-            files[option] = Path(path.replace("%a", os.environ["SLURM_ARRAY_TASK_ID"]).replace("%t", "0"))
+            path = words.pop(0)
+            for mark, variable in variables.items():
+                path = path.replace(mark, os.environ.get(variable, ""))
+            files[option] = Path(path)
     with files["--output"].open("ab") as output, files["--error"].open("ab") as errors:
         sys.exit(subprocess.run(words, stdout=output, stderr=errors).returncode)
 
 
-def sacct(folder, *words):
-    print("JobID|State|NodeList")
-    for state in sorted(folder.glob("*.state")):
-        print(f"{state.stem}|{state.read_text()}|here")
+def squeue(folder, *words):
+    """Print the states of jobs, also of those that have ended."""
+    (numbers,) = (word.partition("=")[2].split(",") for word in words if word.startswith("--jobs="))
+    states = [state for state in sorted(folder.glob("*.state")) if state.stem.partition("_")[0] in numbers]
+    if not states:
+        sys.exit("slurm_load_jobs error: Invalid job id specified")
+    for state in states:
+        print(state.stem, state.read_text())
 
 
 def scancel(folder, *words):
-    """Cancel tasks; a running one is killed at once, where Slurm would grant it some seconds."""
+    """Cancel jobs; running ones stop a while later."""
     for state in folder.glob("*.state"):
-        if state.stem in words or state.stem.partition("_")[0] in words:
-            before = state.read_text()
+        if state.stem not in words and state.stem.partition("_")[0] not in words:
+            continue
+        if state.read_text() == "PENDING":
             state.write_text("CANCELLED")
-            if before == "RUNNING":
-                os.killpg(int((folder / "running").read_text()), signal.SIGKILL)
+        elif state.read_text() == "RUNNING":
+            state.with_suffix(".cancel").touch()
 
 
 if __name__ == "__main__":

@@ -19,13 +19,24 @@ def exit_code(stop: KeyboardInterrupt) -> int:
     return 128 + (signal.SIGTERM if isinstance(stop, Terminated) else signal.SIGINT)
 
 
+_repeats_count = True
+"""Whether a signal interrupts this process again while it handles an earlier one."""
+
+
 @contextmanager
-def command_signals() -> Generator[None]:
+def command_signals(once: bool = False) -> Generator[None]:
     """Raise `Terminated` on SIGTERM inside the context, and exit on Ctrl-C during an import.
 
     Handlers that someone else has set are kept. Python delivers signals to the main thread only, so this context has no
     effect in other threads.
+
+    Args:
+        once: ignore all signals after the first, so that a checkpoint is completed. This is for a process whose parent
+            ends it if that takes too long: a scheduler signals both, and the parent passes its signal on.
+
     """
+    global _repeats_count
+    _repeats_count = not once
     handlers = {signal.SIGTERM: raise_terminated, signal.SIGINT: _exit_from_imports}
     defaults = (signal.SIG_DFL, signal.default_int_handler)
     in_main = threading.current_thread() is threading.main_thread()
@@ -36,13 +47,22 @@ def command_signals() -> Generator[None]:
     try:
         yield
     finally:
+        _repeats_count = True
         for number, handler in replaced.items():
             signal.signal(number, handler)
 
 
 def raise_terminated(number: int, frame: FrameType | None) -> None:
     """Handle SIGTERM by raising `Terminated`."""
+    _ignore_repeats()
     raise Terminated
+
+
+def _ignore_repeats() -> None:
+    """Ignore further signals if the context asks for it."""
+    if not _repeats_count:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
 
 
 def _exit_from_imports(number: int, frame: FrameType | None) -> None:
@@ -55,4 +75,5 @@ def _exit_from_imports(number: int, frame: FrameType | None) -> None:
             os.write(2, b"\nStopped.\n")
             os._exit(exit_code(KeyboardInterrupt()))
         frame = frame.f_back
+    _ignore_repeats()
     raise KeyboardInterrupt

@@ -25,10 +25,12 @@ def main() -> int:
     job = Job.from_json(sys.stdin.readline())
     Thread(target=_exit_without_parent, daemon=True).start()
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore SIGINT otherwise
+    if hasattr(signal, "SIGUSR2"):
+        signal.signal(signal.SIGUSR2, signal.SIG_IGN)  # Slurm warns all processes of a job; the parent passes it on
     send = _MessageWriter(os.fdopen(os.dup(1), "w", buffering=1))
     os.dup2(2, 1)  # prints of any library go to standard error, not between the messages
     try:
-        with command_signals(), redirect_progress(lambda state: send({"progress": state})):
+        with command_signals(once=True), redirect_progress(lambda state: send({"progress": state})):
             job.run()
     except KeyboardInterrupt as stop:
         send({"error": str(stop) or "interrupted"})
