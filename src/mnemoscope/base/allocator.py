@@ -12,7 +12,7 @@ from threading import Lock
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 """Numbers of the two settings in malloc.h of glibc."""
 KEPT = {M_MMAP_THRESHOLD: 2**30, M_TRIM_THRESHOLD: 2**31 - 1}
-"""Bytes from which a tensor is a mapping of its own, and free bytes that the process keeps: as many as an int holds."""
+"""Bytes from which a tensor is mapped separately, and free bytes that the process keeps: as many as an int holds."""
 USUAL = {M_MMAP_THRESHOLD: 2**25, M_TRIM_THRESHOLD: 2**26}
 """The largest thresholds that glibc chooses by itself; a process that has freed a tensor of 32 MiB has them."""
 
@@ -24,7 +24,7 @@ _users = 0
 def kept_memory() -> Generator[None]:
     """Keep freed memory for the next tensors inside the context, instead of returning it to the system.
 
-    glibc returns every block above 32 MiB as soon as it is freed, and the system clears it page by page before it gives
+    glibc returns every block above 32 MiB once it is freed, and the system clears it page by page before it gives
     it out again. A training step that frees and takes large tensors can spend more than half of its time on that
     (`benchmarks/kept_memory.py`). What the process has taken is held until the end of the context. Nothing changes
     without glibc, or if a variable of the environment, MALLOC_... or GLIBC_TUNABLES, chooses its settings.

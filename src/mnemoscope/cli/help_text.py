@@ -25,7 +25,7 @@ DESCRIPTION = """Build recurrent networks, train them on memory tasks, and see w
 
 `mnemoscope COMMAND --help` explains a command, and `mnemoscope --version` prints the version. To use cells, tasks,
 lenses and studies from a file or module of yours, write `mnemoscope --plugin mine.py COMMAND`."""
-"""What the program does, with examples."""
+"""Purpose of the program, with examples."""
 
 SUMMARIES = {
     "demo": "Train a 3-bit flip-flop network, find its fixed points, and write a page about it.",
