@@ -31,7 +31,7 @@ with kept_memory():
     with kept_memory():
         faults(), faults()  # alignment leaves gaps at first
     inside, held = faults(), resident()
-print(json.dumps({"outside": outside, "inside": inside, "after": faults(), "returned": held - resident()}))
+print(json.dumps({"outside": outside, "inside": inside, "returned": held - resident()}))
 """
 
 
@@ -45,7 +45,6 @@ def test_tensors_take_memory_again_inside_the_context_and_return_it_after_it():
     pages = 5 * 2**26 // 2**12  # a fault for each page of 4 KiB, or for each of 2 MiB
     assert counts["outside"] >= pages // 512
     assert counts["inside"] < counts["outside"] / 10
-    assert counts["after"] >= counts["outside"] / 2
     assert counts["returned"] > 2**25
 
 

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from mnemoscope.base.array_types import Float
 from mnemoscope.cells.affine.cell import AffineCell
+from mnemoscope.cells.affine.channels import ChannelModel
 from mnemoscope.cells.affine.mamba import Mamba, Mamba2
 from mnemoscope.cells.affine.parts import Parts
 from mnemoscope.cells.pretrained.cores.mixer_core import MixerCore, check_activation, convolved
@@ -21,7 +22,8 @@ class MambaCore(MixerCore, Mamba):
     def __init__(self, mixer: Any) -> None:
         check_activation(mixer, getattr(mixer, "activation", "silu"))
         channels, keys = mixer.A_log.shape
-        AffineCell.__init__(self, mixer.in_proj.in_features, channels, heads=channels, keys=keys)
+        ChannelModel.__init__(self, mixer.in_proj.in_features, channels, keys)
+        self.beta_max = 1.0
         self.source, self.conv, self.window = mixer.in_proj, mixer.conv1d, mixer.conv1d.kernel_size[0]
         self.rate, self.log_decay, self.skip = mixer.dt_proj, mixer.A_log, mixer.D
         letters = ("dt", "B", "C") if hasattr(mixer, "B_layernorm") else ("dt", "b", "c")
