@@ -75,7 +75,7 @@ def chunked(given: Chunks) -> tuple[Tensor, Tensor, Trace]:
     if BA is None:
         starts, state = _carried(keep.unflatten(0, sizes), added.unflatten(0, sizes), state)
     else:
-        right = torch.cat([reads_in[:, :, 1], products[:, :, 1, :, 0] @ v], -1)
+        right = torch.cat([reads_in[:, :, 1], _block(products, 1, 0) @ v], -1)
         solved = torch.linalg.solve_triangular(-BA, right.to(BA), upper=False, unitriangular=True)
         W, Z = solved.split([reads.shape[-1], v.shape[-1]], -1)
         A_out, Z = writes_out[:, :, 1].mT, Z.to(v)
@@ -96,6 +96,14 @@ def _stacked(given: Chunks) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 def _kinds(first: Tensor, second: Tensor | None) -> Tensor:
     """Stack features of two kinds."""
     return first.unsqueeze(-2) if second is None else torch.stack([first, second], -2)
+
+
+def _block(products: Tensor, read: int, write: int) -> Tensor:
+    """Return the products of a kind of reads with a kind of writes, (heads chunks, steps, steps).
+
+    They are copied, since a product of matrices on a CPU would copy the matrix of every head and chunk on its own.
+    """
+    return products[:, :, read, :, write].contiguous()
 
 
 def _transition(keep: Tensor, A_out: Tensor, W: Tensor) -> Tensor:
@@ -124,7 +132,7 @@ def chunked_backward(given: Chunks, trace: Trace, into_outputs: Tensor, into_sta
     moved, readers = keep, reads_in[:, :, 0]
     if W is not None:
         moved = _transition(keep, writes_out[:, :, 1].mT, W).mT
-        readers = readers + products[:, :, 0, :, 1] @ W.to(v)
+        readers = readers + _block(products, 0, 1) @ W.to(v)
     ends, into_start = _carried_back(
         moved.unflatten(0, sizes), (readers.mT @ into_outputs).unflatten(0, sizes), into_state
     )
@@ -134,7 +142,7 @@ def chunked_backward(given: Chunks, trace: Trace, into_outputs: Tensor, into_sta
     if BA is not None:
         right = into_written[:, :, 1].to(BA)
         Y = torch.linalg.solve_triangular(-BA.mT, right, upper=True, unitriangular=True).to(v)
-        into_values = into_values + products[:, :, 1, :, 0].mT @ Y
+        into_values = into_values + _block(products, 1, 0).mT @ Y
         sources = torch.stack([into_outputs, Y], 2)
     into_products = times_transposed(sources.flatten(1, 2), written.flatten(1, 2)).view(products.shape)
     into_reads_in = times_transposed(sources.flatten(1, 2), starts).view(reads.shape)
