@@ -42,14 +42,21 @@ def count(root, number):
         print("a line between the messages")
 
 
-def save(root, number, folder):
-    """Act like a training with checkpoints: count on from the last one, and show progress."""
+def save(root, number, folder, seen=None):
+    """Act like a training with checkpoints: count on from the last one, and show progress.
+
+    With `seen`, a file, wait after every checkpoint until the file says that it has been seen.
+    """
     saved = Path(root, folder, "saved")
     saved.parent.mkdir(parents=True, exist_ok=True)
     begin = int(saved.read_text()) if saved.exists() else 0
     with saved.with_name("begun").open("a") as begun:
         begun.write(f"{begin}\n")
     for step in Bar(range(begin, number), mininterval=0):
+        deadline = time.monotonic() + 60
+        while seen and step > begin and Path(seen).read_text() != str(step):
+            assert time.monotonic() < deadline, "nobody has seen the checkpoint"
+            time.sleep(0.01)
         write_atomically(saved, str(step + 1).encode())
         time.sleep(0.05)
 

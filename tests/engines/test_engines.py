@@ -409,13 +409,16 @@ def test_a_copy_follows_the_changes_of_a_folder(tmp_path):
 
 def test_a_node_sends_the_files_of_a_job_while_it_runs(tmp_path):
     """A job that is interrupted, or whose node is lost, then continues from them."""
-    sent, folder = replace(job("save", number=4, folder="a"), folder="a").as_json(), tmp_path / "a"
+    folder, last = tmp_path / "a", tmp_path / "last"
+    sent = replace(job("save", number=4, folder="a", seen=str(last)), folder="a").as_json()
     folder.mkdir()
     (folder / "saved").write_text("2")  # the checkpoint of an earlier attempt
+    last.touch()
     seen = []
     for message in _run_on_node(sent, pack_folder(folder), 1, "", 0.0, 0.0):
         unpack_folder(message["files"], folder, message["removed"])
         seen.append((folder / "saved").read_text())
+        write_atomically(last, seen[-1].encode())
     assert seen[-1] == "4"
     assert {"3", "4"} <= {*seen} <= {"2", "3", "4"}
 
