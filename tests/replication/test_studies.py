@@ -224,7 +224,7 @@ def test_the_page_lists_trials_that_were_not_run(tmp_path, monkeypatch):
     folder = run_study("flipflop-cube", "smoke", (0, 1), tmp_path, progress=False).folder
     run = STUDY.trials(STUDY.presets["smoke"].settings, (0, 1))
     more = [replace(trial, name="another") for trial in run]
-    monkeypatch.setattr(STUDY, "trials", lambda settings, seeds: [*run, *more])
+    monkeypatch.setattr(STUDY, "trials_of", lambda preset, seeds: [*run, *more])
     result = run_study("flipflop-cube", "smoke", (0, 1), tmp_path, finished_only=True, progress=False)
     assert json.loads((folder / "summary.json").read_text())["not run"] == ["another, seed 0", "another, seed 1"]
     assert "Not run: another, seed 0; another, seed 1." in result.page.read_text()

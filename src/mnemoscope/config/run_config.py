@@ -20,6 +20,8 @@ from mnemoscope.config.validation import CELL_SETTINGS, check_settings
 
 ENDLESS_EVALUATION = 4
 """Batches of an evaluation of a task whose data have no end."""
+_OPTIONS = ("task_options", "cell_options")
+"""Settings that are tables."""
 
 Log = Literal["tensorboard", "wandb"]
 
@@ -130,7 +132,7 @@ class RunConfig:
                 object.__setattr__(self, name, fit(getattr(self, name), annotation))
             except TypeError as error:
                 raise ValueError(f"{name} must be {error}.") from None
-        check_settings(vars(self), {each.name: each.default for each in fields(self)})
+        check_settings(vars(self), _defaults())
 
     @property
     def hash(self) -> str:
@@ -174,12 +176,13 @@ class RunConfig:
         return {name: value for name, value in asdict(self).items() if value not in (None, ()) and name not in ignored}
 
 
-def changed(config: RunConfig, changes: Mapping[str, Any], **more: Any) -> RunConfig:
-    """Return the configuration with changes; changed options are merged with those of the configuration."""
-    tables = {
-        name: {**getattr(config, name), **changes[name]} for name in ("task_options", "cell_options") if name in changes
-    }
-    return replace(config, **{**changes, **tables, **more})
+def changed(config: RunConfig, *changes: Mapping[str, Any], **more: Any) -> RunConfig:
+    """Return the configuration with changes, of which later ones win; options are merged, not replaced."""
+    settings: dict[str, Any] = {}
+    for several in changes:
+        tables = {name: settings.get(name, getattr(config, name)) for name in _OPTIONS if name in several}
+        settings |= {**several, **{name: {**table, **several[name]} for name, table in tables.items()}}
+    return replace(config, **{**settings, **more})
 
 
 @cache  # the type hints take most of the time of building a configuration
@@ -187,3 +190,9 @@ def _types() -> dict[str, Any]:
     """Return the types of the settings by name."""
     hints = get_type_hints(RunConfig)
     return {each.name: hints[each.name] for each in fields(RunConfig)}
+
+
+@cache
+def _defaults() -> dict[str, Any]:
+    """Return the default of each setting, which is MISSING where there is none."""
+    return {each.name: each.default for each in fields(RunConfig)}

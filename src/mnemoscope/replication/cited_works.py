@@ -31,8 +31,8 @@ def cited_by_study(
     again.
     """
     if trials is None:
-        presets = [preset_of(study, name) for name in ([preset] if preset is not None else study.presets)]
-        trials = [trial for chosen in presets for trial in study.trials(chosen.settings, chosen.seeds[:1])]
+        names = study.presets if preset is None else [preset]
+        trials = [trial for name in names for trial in study.trials_of(name, preset_of(study, name).seeds[:1])]
     study_use, seen = Use("study", study.name), set() if seen is None else seen
     uses = [study_use, *(Use("lens", name) for name in study.lenses)]
     for trial in trials:

@@ -11,7 +11,7 @@ from mnemoscope import registry
 from mnemoscope.base.files import write_json
 from mnemoscope.replication.results import results_file, stored_environments, stored_trials
 from mnemoscope.replication.study import Finished, Study, Trial
-from mnemoscope.replication.trial_files import finished_trials, preset_of, summary_of, written_by_newer
+from mnemoscope.replication.trial_files import finished_trials, preset_trials, summary_of, written_by_newer
 from mnemoscope.store import find_study_results
 
 
@@ -109,9 +109,9 @@ def _hashes(finished: Sequence[Finished]) -> list[str]:
     return [each.trial.hash for each in finished]
 
 
-def _grid(study: Study, preset: str, finished: Sequence[Finished]) -> list[Trial]:
+def _grid(study: Study, preset: str, finished: Sequence[Finished]) -> Sequence[Trial]:
     """Return all trials of the preset with the seeds of the finished ones."""
-    return study.trials(preset_of(study, preset).settings, sorted({each.trial.seed for each in finished}))
+    return preset_trials(study, preset, sorted({each.trial.seed for each in finished}))
 
 
 def _in_order(study: Study, preset: str, finished: Sequence[Finished]) -> list[Finished]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from itertools import cycle
 from math import ceil, inf
 from pathlib import Path
@@ -48,7 +47,7 @@ class LearningStudy(Study):
         trials, seeds = [], tuple(seeds)
         seeds_of = settings.get("seeds", {})
         for key, changes in settings["networks"].items():
-            subject, config = as_subject(key), asdict(changed(changed(self.base, changes), settings["changes"]))
+            subject, config = as_subject(key), vars(changed(self.base, changes, settings["changes"]))
             chosen = [seed for seed in seeds if seed in seeds_of.get(subject.network, seeds)]
             trials += [Trial(subject.name, {**config, "seed": seed}, seed, subject) for seed in chosen]
         return trials

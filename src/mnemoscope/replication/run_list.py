@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -11,6 +12,7 @@ from mnemoscope import registry
 from mnemoscope.base.reading import read_toml
 from mnemoscope.base.schema import checked
 from mnemoscope.base.suggestions import did_you_mean
+from mnemoscope.replication.claims import Subject
 from mnemoscope.replication.study import Study, Trial
 from mnemoscope.replication.trial_files import preset_of
 
@@ -49,6 +51,11 @@ class PlannedRun:
     """Which rows of the scoreboard the trials decide."""
     out_of_reach: str = ""
     """Why the trials were not run, if nobody plans to run them; the scoreboard says it after their device time."""
+
+    @cached_property
+    def subjects(self) -> frozenset[Subject]:
+        """What the trials are about."""
+        return frozenset(trial.subject for trial in self.trials)
 
 
 def read_run_list(path: str | Path, studies: Sequence[str] = ()) -> list[PlannedRun]:
@@ -93,7 +100,7 @@ def _planned(fields: dict[str, Any]) -> PlannedRun:
     study: Study = registry.studies.load(entry["study"])
     preset = preset_of(study, entry["preset"])
     seeds = tuple(dict.fromkeys(entry["seeds"])) or preset.seeds
-    trials = study.trials(preset.settings, seeds)
+    trials = study.trials_of(entry["preset"], seeds)
     known = list(dict.fromkeys(trial.name for trial in trials))
     for name in entry["trials"]:
         if name not in known:

@@ -70,7 +70,7 @@ def run_study(
     seeds = chosen.seeds if seeds is None else tuple(seeds)
     if len({*seeds}) < len(seeds):
         raise ValueError(f"Each seed is run once, but seeds are {', '.join(map(str, seeds))}.")
-    trials = study.trials(chosen.settings, seeds)
+    trials = study.trials_of(preset, seeds)
     if not trials:
         raise ValueError(f"The study {name!r} has no trial for the preset {preset!r} and the seeds {seeds}.")
     earlier = [trial_files.read_trial(path) for path in folder.glob("*/trial.json")]  # fail early on a damaged file
@@ -122,7 +122,7 @@ def _summarise(study: Study, finished: Sequence[Finished], folder: Path, reused:
 def run_trial(study: str, preset: str, seed: int, trial: str, root: str) -> None:
     """Run the trial with this hash unless it is finished. Engines call this function."""
     loaded: Study = registry.studies.load(study)
-    candidates = loaded.trials(trial_files.preset_of(loaded, preset).settings, (seed,))
+    candidates = trial_files.preset_trials(loaded, preset, (seed,))
     chosen = next((each for each in candidates if each.hash == trial), None)
     if chosen is None:
         raise ValueError(f"The study {study!r} has no trial {trial} for the preset {preset!r} and the seed {seed}.")
@@ -159,7 +159,7 @@ def _check_device(study: Study, preset: str, trials: Sequence[Trial], engine: En
     """Fail early if a local run needs a GPU; the machines of a cluster may have one."""
     if not need_gpu(trials) or not isinstance(engine, InProcess | Local) or torch.cuda.is_available():
         return
-    others = [name for name, each in study.presets.items() if not need_gpu(study.trials(each.settings, (0,)))]
+    others = [name for name in study.presets if not need_gpu(study.trials_of(name, (0,)))]
     raise ValueError(
         f"The preset {preset!r} of the study {study.name!r} needs a GPU, and torch finds none here. Without one there "
         f"are the presets {', '.join(others)}; --engine ray and slurm may find one elsewhere."

@@ -368,7 +368,7 @@ def _quickest(claim: Claim, planned: Sequence[PlannedRun]) -> PlannedRun | None:
     """
     entries = []
     for subject in _measured_subjects(claim, planned):
-        listed = [each for each in planned if any(trial.subject == subject for trial in each.trials)]
+        listed = [each for each in planned if subject in each.subjects]
         entries += [min(listed, key=lambda each: each.seconds)] if listed else []
     if not entries:
         return None
@@ -430,6 +430,6 @@ def _nearest_presets(study: Study) -> dict[Subject, str]:
     presets = sorted(study.presets, key=lambda name: DISTANCES.get(name, 2))
     found = {EVERYTHING: presets[0]}
     for name in presets:
-        for trial in study.trials(study.presets[name].settings, study.presets[name].seeds[:1]):
+        for trial in study.trials_of(name, study.presets[name].seeds[:1]):
             found.setdefault(trial.subject, name)
     return found

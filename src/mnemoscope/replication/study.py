@@ -87,6 +87,16 @@ class Study(ABC):
         cases = {as_subject(key): case for key, case in settings["cases"].items()}
         return [Trial(key.name, dict(case), seed, key) for key, case in cases.items() for seed in seeds]
 
+    def trials_of(self, preset: str, seeds: Iterable[int]) -> Sequence[Trial]:
+        """Return the trials of a preset; the same settings and seeds give the same trials, whose hashes are known."""
+        known: dict[Any, Any] = self.__dict__.setdefault("_trials", {})
+        settings, key = self.presets[preset].settings, (preset, tuple(seeds))
+        made_of, trials = known.get(key, (None, ()))
+        if made_of is not settings:
+            trials = tuple(self.trials(settings, key[1]))
+            known[key] = settings, trials
+        return trials
+
     @abstractmethod
     def run(self, trial: Trial, folder: Path, progress: bool) -> dict[str, Any]:
         """Run one trial in `folder`, which no other trial uses; the result must fit into JSON."""
@@ -112,7 +122,8 @@ class Study(ABC):
 
     def subjects(self) -> dict[str, Subject]:
         """Return the subject of every trial of every preset, by the trial's name."""
-        trials = (trial for preset in self.presets.values() for trial in self.trials(preset.settings, preset.seeds[:1]))
+        presets = self.presets.items()
+        trials = (trial for name, preset in presets for trial in self.trials_of(name, preset.seeds[:1]))
         return {trial.name: trial.subject for trial in trials}
 
     def as_published(self, trial: Trial) -> bool:

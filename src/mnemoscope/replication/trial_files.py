@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,12 @@ def preset_of(study: Study, name: str) -> Preset:
     return study.presets[name]
 
 
+def preset_trials(study: Study, preset: str, seeds: Iterable[int]) -> Sequence[Trial]:
+    """Return the trials of a preset with these seeds; raise if the study has no such preset."""
+    preset_of(study, preset)
+    return study.trials_of(preset, seeds)
+
+
 def read_trial(path: Path) -> dict[str, Any]:
     """Read a `trial.json`."""
     try:
@@ -49,7 +55,7 @@ def finished_trials(study: Study, preset: str, folder: Path) -> list[Finished]:
     """Return the finished trials of a preset in a folder, with any seeds, in the order of the grid."""
     stored = {path: read_trial(path) for path in folder.glob("*/trial.json")}
     seeds = sorted({content["trial"]["seed"] for content in stored.values()})
-    trials = [(trial, stored.get(trial_file(folder, trial))) for trial in _trials(study, preset, seeds)]
+    trials = [(trial, stored.get(trial_file(folder, trial))) for trial in preset_trials(study, preset, seeds)]
     return [Finished(trial, found["result"], found.get("environment", {})) for trial, found in trials if found]
 
 
@@ -63,20 +69,20 @@ def command_of(study: Study, preset: str, finished: Sequence[Finished]) -> str:
 def missing_trials(study: Study, preset: str, finished: Sequence[Finished]) -> list[str]:
     """Return the names of the trials of the command that are not finished."""
     done = {each.trial.hash for each in finished}
-    trials = _trials(study, preset, _seeds(finished))
+    trials = preset_trials(study, preset, _seeds(finished))
     return [f"{trial.name}, seed {trial.seed}" for trial in trials if trial.hash not in done]
 
 
 def changed_trials(study: Study, preset: str, finished: Sequence[Finished]) -> list[Finished]:
     """Return the finished trials whose settings the preset does not have any more, with any seed."""
-    current = {trial.hash for trial in _trials(study, preset, _seeds(finished))}
+    current = {trial.hash for trial in preset_trials(study, preset, _seeds(finished))}
     return [each for each in finished if each.trial.hash not in current]
 
 
 def preset_progress(study: Study, preset: str, finished: Sequence[Finished]) -> dict[str, int]:
     """Count the trials of a preset with the preset's seeds, and those of them that are finished."""
     done = {each.trial.hash for each in finished}
-    trials = _trials(study, preset, preset_of(study, preset).seeds)
+    trials = preset_trials(study, preset, preset_of(study, preset).seeds)
     return {"finished": sum(trial.hash in done for trial in trials), "trials": len(trials)}
 
 
@@ -156,10 +162,6 @@ def trial_as_json(trial: Trial) -> dict[str, Any]:
 def subject_as_json(subject: Subject) -> dict[str, Any]:
     """Return a subject as plain data."""
     return {"network": subject.network, "task": subject.task, "condition": dict(subject.condition)}
-
-
-def _trials(study: Study, preset: str, seeds: Sequence[int]) -> list[Trial]:
-    return study.trials(preset_of(study, preset).settings, seeds)
 
 
 def _seeds(finished: Sequence[Finished]) -> tuple[int, ...]:
