@@ -531,6 +531,28 @@ def test_slstm_is_the_published_formula(forget):
     assert {"h", "c", "n", "m", "z", "log_i", "log_f", "o"} == set(cache)
 
 
+@pytest.mark.parametrize("backend", ["loop", "fused"])
+@pytest.mark.parametrize(
+    ("forget", "write", "keep"),
+    [("exponential", 0.0, 100.0), ("exponential", 100.0, 100.0), ("sigmoid", -100.0, 3.0), ("sigmoid", 100.0, -100.0)],
+)
+def test_the_first_write_of_an_slstm_counts_whatever_its_gates(forget, write, keep, backend):
+    """Outputs and gradients in float32 are those in float64, whose exp has room for such gates."""
+    cell = SLSTM(3, 4, heads=2, forget=forget)
+    with torch.no_grad():
+        cell.project.bias[:8] = torch.tensor([write, keep]).repeat_interleave(4)
+    found, xs, mask = [], torch.randn(6, 2, 3), torch.tensor([[False, True], [False, True], *[[True, True]] * 4])
+    for dtype in (torch.float32, torch.float64):
+        inputs = xs.to(dtype).requires_grad_()
+        outputs, last = ms.scan(cell.to(dtype), inputs, backend=backend, mask=mask)
+        assert torch.equal(outputs[:2, 0], torch.zeros_like(outputs[:2, 0]))  # held while it is empty
+        scored = outputs.sin().sum() + (last.c / last.n).sum()
+        found.append((outputs, *torch.autograd.grad(scored, [inputs, *cell.parameters()])))
+    for single, double in zip(*found, strict=True):
+        assert double.any()
+        torch.testing.assert_close(single.double(), double, rtol=1e-4, atol=2e-5)
+
+
 def test_weights_of_earlier_versions_fit():
     shapes = {name: tuple(weight.shape) for name, weight in GatedDeltaNet(3, 8, heads=2).state_dict().items()}
     assert shapes == {"project.weight": (28, 3), "rate_bias": (2,), "log_decay": (2,)}

@@ -18,7 +18,7 @@ from mnemoscope.cells.fused_gated import why_unusual
 from mnemoscope.cells.recurrence import Recurrence
 from mnemoscope.cells.surroundings import Surroundings
 from mnemoscope.kernels.gated import no_gated_scan
-from mnemoscope.kernels.slstm import slstm_scan
+from mnemoscope.kernels.slstm import LARGEST, new_scale, slstm_scan
 
 HEADS_OPERATIONS = 4e6
 """Operations of a step's product over all heads up to which the fused scan takes several heads: some 40 microseconds,
@@ -42,8 +42,8 @@ class SLSTM(Recurrence):
 
     `z = tanh(.)`, `i = exp(.)`, `o = sigmoid(.)` and f, the logistic function or exp (`forget`), act on affine maps of
     x and h. The recurrent matrices connect only units of one of `heads` groups. c and n are stored divided by e^m,
-    where `m' = max(log f + m, log i)`, so that no gate overflows; the output does not depend on m. The gates depend on
-    h, so the step is not affine in the state, unlike that of the mLSTM.
+    where `m' = max(log f + m, log i)`, or log i at the first write, so that no gate overflows; the output does not
+    depend on m. The gates depend on h, so the step is not affine in the state, unlike that of the mLSTM.
 
     >>> cell = SLSTM(3, 16, heads=2)
     >>> cell(torch.zeros(4, 3), cell.initial_state(4)).c.shape
@@ -117,10 +117,9 @@ class SLSTM(Recurrence):
         """Return the next state from the projected inputs."""
         z, log_i, log_f, o = self._gates(features, state.h)
         kept = log_f + state.m
-        m = torch.maximum(kept, log_i)  # Eq 15
-        i, f = torch.exp(log_i - m), torch.exp(kept - m)  # Eq 16, 17
+        m = new_scale(kept, log_i, state.n)  # Eq 15
+        i, f = torch.exp(log_i - m), torch.exp((kept - m).clamp_max(LARGEST))  # Eq 16, 17
         c, n = f * state.c + i * z, f * state.n + i
-        # after a first write that is 0 to rounding, c and n are 0, and so is the output
         return SLSTMState(o * c / n.clamp_min(torch.finfo(n.dtype).tiny), c, n, m)
 
     def preactivations(self, features: Float[Tensor, "*batch features"]) -> Float[Tensor, "*batch gates"]:

@@ -5,14 +5,16 @@ A step, with the sums `a = u + V h` of i, f, z and o, and c and n stored divided
     l = log f(a_f) + m_{t-1},   m_t = max(l, a_i),   i = exp(a_i - m_t),   f = exp(l - m_t),
     c_t = f c_{t-1} + i z,   n_t = f n_{t-1} + i,   h_t = o c_t / n_t.
 
+As long as nothing has been written, n is 0 and m has no meaning: then m_t = a_i, so that no first write rounds to 0.
+
 The backward pass, with H, C and N the gradients at h, c and n, and s the derivative of log f:
 
     C += H o / n,   N -= H o c / n^2,   D_o = H (c / n) o (1 - o),   D_z = C i (1 - z^2),
     D_i = (C z + N) i + (1 - w) E,   D_f = ((C c_{t-1} + N n_{t-1}) f + w E) s,   H_{t-1} = g_{t-1} + D V;
 
-C and N are then multiplied by f, and E by w. w is 1 where l is the larger part of m, 0 where a_i is, and 1/2 if they
-are equal. `E = M - C c - N n`, with M the gradient at m, is 0 unless the last state has a gradient: outputs do not
-depend on the scale e^m. Where the mask is False the state is held. A backward pass that builds a graph runs a loop.
+C and N are then multiplied by f, and E by w. w is 1 where l is the larger part of m, 0 where m_t is a_i, and 1/2 if
+they are equal. `E = M - C c - N n`, with M the gradient at m, is 0 unless the last state has a gradient: outputs do
+not depend on the scale e^m. Where the mask is False the state is held. A backward pass that builds a graph runs a loop.
 """
 
 from __future__ import annotations
@@ -34,6 +36,8 @@ from mnemoscope.kernels.stepping import held_steps
 
 States = tuple[Tensor, Tensor, Tensor, Tensor]
 """h, c, n and m."""
+LARGEST = 40.0
+"""Largest logarithm of f. It is above 0 only where n is 0, and f then multiplies zeros."""
 
 
 def slstm_scan(
@@ -71,12 +75,16 @@ def _slstm(
     hs, cs, ns, log_f = (us.new_empty(len(us), *h.shape) for _ in range(4))
     with useful_threads(h, V.shape[0]), flushed_denormals():
         V_T, spare = V.mT.contiguous(), torch.empty_like(h, memory_format=torch.contiguous_format)
+        empty = bool((n == 0).any())
         parts = (gates, gates[..., : 2 * units].unflatten(-1, (2, -1)), *gates.chunk(4, -1), hs, cs, ns, log_f)
         each = zip(*(part.unbind() for part in parts), held_steps(mask, len(us)), strict=True)
         for row, i_f, i, f, z, o, h_new, c_new, n_new, log_f_t, keep in each:
             row.addmm_(h, V_T)
             log_f_t.copy_(f if exponential else logsigmoid(f))
             m_new = torch.maximum(torch.add(log_f_t, m, out=f), i)
+            if empty:
+                m_new = torch.where(n == 0, i, m_new)
+                f.clamp_max_(m_new + LARGEST)
             i_f.sub_(m_new.unsqueeze(1)).exp_()
             z.tanh_()
             o.sigmoid_()
@@ -86,6 +94,7 @@ def _slstm(
             if keep is not None:
                 for old, new in ((h, h_new), (c, c_new), (n, n_new), (m, m_new)):
                     torch.where(keep, old, new, out=new)
+            empty = empty and keep is not None and bool((n_new == 0).any())
             h, c, n, m = h_new, c_new, n_new, m_new
     return hs, c.clone(), n.clone(), m.clone(), cs, ns, gates, log_f
 
@@ -178,7 +187,7 @@ def _factors(
     through = f * slopes
     by_c = torch.stack([i * z, before_c * through, i * (1 - z * z)], 2)
     by_n = torch.stack([i, before_n * through], 2)
-    w = torch.where(f == 1, torch.where(i == 1, 0.5, 1.0).to(f), 0)
+    w = torch.where((f == 1) & (before_n != 0), torch.where(i == 1, 0.5, 1.0).to(f), 0)
     if mask is not None:
         held = ~mask.unsqueeze(-1)
         for factor in (to_cn, by_c, by_n):
@@ -214,6 +223,15 @@ def _backward(ctx: Any, *gs: Tensor) -> tuple:
 _slstm.register_autograd(_backward, setup_context=_save)
 
 
+def new_scale(kept: Tensor, a_i: Tensor, n: Tensor) -> Tensor:
+    """Return m_t from l, a_i and n_{t-1}.
+
+    >>> new_scale(torch.tensor([5.0, 5.0]), torch.tensor([1.0, 1.0]), torch.tensor([0.0, 1.0])).tolist()
+    [1.0, 5.0]
+    """
+    return torch.where(n == 0, a_i, torch.maximum(kept, a_i))
+
+
 def slstm_loop(
     us: Tensor, h: Tensor, c: Tensor, n: Tensor, m: Tensor, V: Tensor, exponential: bool, mask: Tensor | None
 ) -> tuple[Tensor, ...]:
@@ -223,8 +241,8 @@ def slstm_loop(
         h, c, n, m = state
         a_i, a_f, z, o = (u + h @ V.mT).chunk(4, -1)
         kept = (a_f if exponential else logsigmoid(a_f)) + m
-        top = torch.maximum(kept, a_i)
-        i, f = torch.exp(a_i - top), torch.exp(kept - top)
+        top = new_scale(kept, a_i, n)
+        i, f = torch.exp(a_i - top), torch.exp((kept - top).clamp_max(LARGEST))
         c, n = f * c + i * torch.tanh(z), f * n + i
         new = (torch.sigmoid(o) * c / n.clamp_min(torch.finfo(n.dtype).tiny), c, n, top)
         if mask is not None:
