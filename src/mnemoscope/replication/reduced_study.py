@@ -45,6 +45,8 @@ class ReducedStudy(LearningStudy):
     reduced: Mapping[str, str]
     """Names of the reduced recipes, each with what it is."""
     caption = "Learning curves: the median over the seeds, and their range."
+    causes: Mapping[tuple[str, str], str] = {}
+    """Why a reduced training differs, as a run has shown, by the name of the trial and the quantity."""
     unlike: str = ""
     """How all trainings here differ from the published ones in what no setting holds; empty if they do not."""
     tests: ClassVar[tuple[int, int]] = (256, 8)
@@ -106,7 +108,8 @@ class ReducedStudy(LearningStudy):
         remark = "; ".join(filter(None, (remark, recipe)))
         row = super().compare(trials, claim, measured, ours, remark, quantity, diverged=diverged)
         if row.verdict in (*APART, Verdict.BETTER) and recipe and not row.judgement.reason:
-            return with_reason(row, f"{REDUCED_RECIPE} {recipe}")
+            tested = self.causes.get((trials[0].trial.name, claim.quantity), "")
+            return with_reason(row, tested or f"{REDUCED_RECIPE} {recipe}")
         return row
 
     def contrast(
