@@ -100,14 +100,16 @@ def decay_backward(
     products: Tensor,
     into: Blocks,
     into_products: Tensor,
-) -> tuple[Tensor, Tensor, Tensor]:
+    needs_g: bool = True,
+) -> tuple[Tensor, Tensor, Tensor | None]:
     """Return the gradients of reads, writes and g from those of the products and of the chunks.
 
-    `levels` are the `decaying_blocks`; `into`, the gradients of the last of them, is overwritten.
+    `levels` are the `decaying_blocks`; `into`, the gradients of the last of them, is overwritten. Without `needs_g`,
+    the gradient of g may be None.
     """
     into = into._replace(keep=into.keep * levels[-1].keep)  # the gradient of its exponent
     if g.shape[-1] == 1:
-        return _one_rate_backward(reads, writes, g, products, into, into_products)
+        return _one_rate_backward(reads, writes, g, products, into, into_products, needs_g)
     chunks, steps, kinds, _ = reads.shape
     into_total = into.keep
     for level in reversed(levels[:-1]):
@@ -194,24 +196,38 @@ def _factors_at_borders(g: Tensor, kinds: int) -> tuple[Tensor, Tensor]:
 
 
 def _one_rate_backward(
-    reads: Tensor, writes: Tensor, g: Tensor, products: Tensor, into: Blocks, into_products: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
+    reads: Tensor,
+    writes: Tensor,
+    g: Tensor,
+    products: Tensor,
+    into: Blocks,
+    into_products: Tensor,
+    needs_g: bool,
+) -> tuple[Tensor, Tensor, Tensor | None]:
     kinds = reads.shape[2]
-    pairs = (into_products * products).sum(-1)  # gradients of the exponents, (chunks, steps, kinds, steps)
-    spans = pairs[:, :, 0]  # from a write to the step after which it is read
-    if kinds == 2:
-        spans = spans + _earlier(pairs[:, :, 1])
-    later = pad(spans.cumsum(2)[:, :, :-1], (1, 0)).tril()  # at (i, t): all spans from before t to i
     from_start, to_end = _factors_at_borders(g, kinds)
     into_reads, into_writes = into.reads.mul_(from_start), into.writes.mul_(to_end)
-    after, *before = (into_reads * reads).sum(-1).unbind(2)  # of the exponents at the borders, (chunks, steps)
-    after = after + _earlier(before[0].unsqueeze(-1)).squeeze(-1) if before else after
-    from_writes = _later((into_writes * writes).sum((2, 3)).cumsum(1).unsqueeze(-1))
-    into_g = later.sum(1).unsqueeze(-1) + _reverse_sums(after).unsqueeze(-1) + from_writes + into.keep.unsqueeze(1)
+    into_g = None
+    if needs_g:
+        into_g = _spans_of_one_rate(products, into_products) + into.keep.unsqueeze(1)
+        after, *before = (into_reads * reads).sum(-1).unbind(2)  # of the exponents at the borders, (chunks, steps)
+        after = after + _earlier(before[0].unsqueeze(-1)).squeeze(-1) if before else after
+        from_writes = _later((into_writes * writes).sum((2, 3)).cumsum(1).unsqueeze(-1))
+        into_g = into_g + _reverse_sums(after).unsqueeze(-1) + from_writes
     inner = (into_products * _factors_of_pairs(g, kinds)).flatten(3, 4).flatten(1, 2)
     into_reads += (inner @ writes.flatten(1, 2)).view(reads.shape)
     into_writes += (inner.mT @ reads.flatten(1, 2)).view(writes.shape)
     return into_reads, into_writes, into_g
+
+
+def _spans_of_one_rate(products: Tensor, into_products: Tensor) -> Tensor:
+    """Return the gradient of g from those of the products, (chunks, steps, 1)."""
+    pairs = (into_products * products).sum(-1)  # gradients of the exponents, (chunks, steps, kinds, steps)
+    spans = pairs[:, :, 0]  # from a write to the step after which it is read
+    if pairs.shape[2] == 2:
+        spans = spans + _earlier(pairs[:, :, 1])
+    later = pad(spans.cumsum(2)[:, :, :-1], (1, 0)).tril()  # at (i, t): all spans from before t to i
+    return later.sum(1).unsqueeze(-1)
 
 
 def _reverse_sums(x: Tensor) -> Tensor:

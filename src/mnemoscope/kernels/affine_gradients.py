@@ -93,7 +93,8 @@ class _Chunks(torch.autograd.Function):
         with torch.autocast(given.q.device.type, enabled=False):
             if torch.is_grad_enabled():
                 return _differentiable(lambda *x: chunked(Chunks(*x))[:2], given, ctx.needs_input_grad, into)
-            return loop_over_batch(lambda *into: chunked_backward(given, trace, *into), *into)
+            needs_g = ctx.needs_input_grad[Chunks._fields.index("g")]
+            return loop_over_batch(lambda *into: chunked_backward(given, trace, *into, needs_g), *into)
 
 
 def _differentiable(
