@@ -159,6 +159,30 @@ def test_a_missing_gpu_is_reported_before_anything_runs(place, engine, monkeypat
     assert main(["replicate", "--studies", "flipflop-cube"]) == 0
 
 
+def test_trials_of_a_gpu_run_on_a_cpu_if_asked(place, engine, monkeypatch, capsys):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    settings = {"networks": NETWORKS, "changes": {"steps": 2, "device": "cuda"}}
+    monkeypatch.setattr(STUDY, "presets", {"tiny": Preset("tiny", settings)})
+    devices = []
+
+    def run(trial, folder, progress):
+        devices.append(trial.settings["device"])
+        return measured(trial, folder, progress)
+
+    monkeypatch.setattr(STUDY, "run", run)
+    assert main(["replicate"]) == 2
+    assert "--device cpu" in capsys.readouterr().err
+    assert main(["replicate", "--device", "cpu"]) == 0
+    assert devices == ["cpu"] * 6
+    assert main(["replicate", "--collect"]) == 0
+    content = read_json(place / "results" / "flipflop-cube.tiny.json")
+    assert {each["trial"]["settings"]["device"] for each in content["trials"]} == {"cpu"}  # where they were run
+    assert content["of the preset"]["finished"] == 2  # the preset has seed 0 alone; its trials are the same ones
+    capsys.readouterr()
+    assert main(["replicate"]) == 0  # nothing is left, so that no GPU is needed
+    assert capsys.readouterr().out.splitlines()[-1].split() == ["all", "6", "0", "0", "0", "0"]
+
+
 def test_finished_trials_are_merged_into_the_results(place, engine, monkeypatch, capsys):
     old, new = {"torch": "1"}, {"torch": "2"}
     monkeypatch.setattr(STUDY, "environment", lambda *_: old)

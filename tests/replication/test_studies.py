@@ -281,8 +281,24 @@ def test_concurrent_runs_and_repeated_seeds_are_refused(tmp_path, monkeypatch):
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_a_missing_gpu_is_reported_before_the_first_trial(tmp_path):
-    with pytest.raises(ValueError, match=r"needs a GPU.*there are the presets smoke, cpu;"):
+    with pytest.raises(ValueError, match=r"needs a GPU.*there are the presets smoke, cpu; --device cpu trains"):
         run_study("denoise", "paper", root=tmp_path, progress=False)
+
+
+def test_a_preset_of_a_gpu_is_trained_on_a_cpu_if_asked(tmp_path, monkeypatch):
+    study = registry.studies.load("copy-200")
+    networks = {"exprnn": {"cell": "exprnn", "hidden_size": 4}}
+    changes = {"steps": 2, "batch_size": 2, "evaluate_every": 2, "evaluate_batches": 1, "task_options": {"delay": 2}}
+    tiny = Preset("tiny", {"networks": networks, "changes": {**changes, "device": "cuda"}})
+    monkeypatch.setattr(study, "presets", {"tiny": tiny})
+    result = run_study("copy-200", "tiny", root=tmp_path, progress=False, device="cpu")
+    assert not result.failed
+    (path,) = result.folder.glob("*/trial.json")
+    (trial,) = study.trials_of("tiny", (0,))
+    assert path.parent.name == trial.hash == trial.on("cpu").hash
+    assert json.loads(path.read_text())["trial"]["settings"]["device"] == "cpu"
+    with pytest.raises(ValueError, match="device must be cpu or cuda, but is 'tpu'"):
+        run_study("copy-200", "tiny", (1,), tmp_path, resume=True, progress=False, device="tpu")
 
 
 def test_files_of_a_newer_version_are_left_alone(tmp_path, monkeypatch):

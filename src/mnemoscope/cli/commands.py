@@ -174,6 +174,8 @@ class RunStudy:
     engine_options: dict[str, Option] = field(default_factory=dict)
     """Options of the engine in pairs of name and value, such as max_jobs 4 (local), address auto (ray), or partition
     gpu minutes 90 (slurm)."""
+    device: Literal["cpu", "cuda"] | None = None
+    """Device to train networks on instead of the preset's; the results record it."""
     root: Path = Path("runs")
     """Folder of all runs; the folder of the study is <root>/studies/<name>/<preset>."""
     json: bool = False
@@ -192,6 +194,7 @@ class RunStudy:
             finished_only=self.finished_only,
             progress=shows_progress(self.json),
             engine=engine_named(self.engine, self.engine_options),
+            device=self.device,
         )
         if self.json:
             content = {**asdict(result), "folder": str(result.folder), "page": str(result.page)}

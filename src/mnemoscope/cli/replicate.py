@@ -6,6 +6,7 @@ import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from mnemoscope.base.terminal import printable, shows_progress
 from mnemoscope.base.validation import check_whole
@@ -24,6 +25,7 @@ class Replicate:
     same command continues them.
 
         mnemoscope replicate --minutes 9 --processes 16 --share-gpu
+        mnemoscope replicate --device cpu --studies comparison
         mnemoscope replicate --collect                       # merge finished trials into results/*.json
         mnemoscope replicate --status                        # what is done, what is left, and its device time
         mnemoscope replicate --markdown results/RUNS.md      # the same as a file
@@ -40,6 +42,8 @@ class Replicate:
     """Number of trials that run simultaneously."""
     share_gpu: bool = False
     """Start NVIDIA's Multi-Process Service, so that trials use a GPU at the same time instead of in turns."""
+    device: Literal["cpu", "cuda"] | None = None
+    """Device to train on instead of that of each preset; the results record it."""
     results: Path = RESULTS
     """Folder of the project's results."""
     root: Path = Path("runs")
@@ -79,7 +83,9 @@ class Replicate:
         planned, shown = read_run_list(self.list, self.studies), shows_progress(self.json)
         report = None if shown or self.json else lambda line: print(printable(line), flush=True)
         engine = Local(self.processes, share_gpu=self.share_gpu)
-        result = run_slice(planned, self.minutes, engine, self.results, self.root, progress=shown, report=report)
+        result = run_slice(
+            planned, self.minutes, engine, self.results, self.root, progress=shown, report=report, device=self.device
+        )
         rows = result.table()
         if self.json:
             print(json.dumps({"runs": rows, "failed": result.failed, "too long": result.too_long}, indent=2))

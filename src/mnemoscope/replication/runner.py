@@ -16,7 +16,7 @@ from mnemoscope.engines.job_states import FAILED
 from mnemoscope.replication import trial_files
 from mnemoscope.replication.claims import Row
 from mnemoscope.replication.page import render_study
-from mnemoscope.replication.study import Finished, Study, Trial
+from mnemoscope.replication.study import DEVICE, Finished, Study, Trial
 from mnemoscope.report.markup import check_report_extra
 
 
@@ -47,6 +47,7 @@ def run_study(
     finished_only: bool = False,
     progress: bool = True,
     engine: Engine | None = None,
+    device: str | None = None,
 ) -> StudyResult:
     """Run the trials of a study and write `summary.json` and `page.html` next to them.
 
@@ -61,6 +62,7 @@ def run_study(
         finished_only: run nothing, and summarise the finished trials.
         progress: show progress bars.
         engine: where the trials run; None: sequentially in this process. A trial that fails does not stop the others.
+        device: "cpu" or "cuda", on which networks are trained instead of the preset's device; None: the preset's.
 
     """
     check_report_extra()
@@ -86,9 +88,9 @@ def run_study(
         )
     to_do = [] if finished_only else [trial for trial in trials if not trial_files.trial_file(folder, trial).exists()]
     engine = engine or InProcess(progress)
-    _check_device(study, preset, to_do, engine)
+    _check_device(study, preset, [trial.on(device) for trial in to_do], engine)
     with lock_folder(folder, "running a study"):
-        outcomes = _run_on_engine(engine, study, preset, to_do, root, progress)
+        outcomes = _run_on_engine(engine, study, preset, to_do, root, progress, device)
     failed = [
         each.save_log(Path(each.job.root, each.job.folder, FAILED)) for each in outcomes if each.error is not None
     ]
@@ -119,8 +121,8 @@ def _summarise(study: Study, finished: Sequence[Finished], folder: Path, reused:
         ) from error
 
 
-def run_trial(study: str, preset: str, seed: int, trial: str, root: str) -> None:
-    """Run the trial with this hash unless it is finished. Engines call this function."""
+def run_trial(study: str, preset: str, seed: int, trial: str, root: str, device: str | None = None) -> None:
+    """Run the trial with this hash on the given device, or on its own, unless it is finished. Engines call this."""
     loaded: Study = registry.studies.load(study)
     candidates = trial_files.preset_trials(loaded, preset, (seed,))
     chosen = next((each for each in candidates if each.hash == trial), None)
@@ -130,27 +132,35 @@ def run_trial(study: str, preset: str, seed: int, trial: str, root: str) -> None
     if (folder / "trial.json").exists():
         return
     folder.mkdir(parents=True, exist_ok=True)
+    chosen = chosen.on(device)
     result = loaded.run(chosen, folder, progress=True)
     content = {"trial": trial_files.trial_as_json(chosen), "result": result}
     write_json(folder / "trial.json", {**content, "environment": loaded.environment(chosen, folder)})
     (folder / FAILED).unlink(missing_ok=True)  # log of an earlier attempt
 
 
-def trial_job(study: Study, preset: str, trial: Trial, root: str | Path) -> Job:
-    """Return the job that runs a trial of a preset."""
+def trial_job(study: Study, preset: str, trial: Trial, root: str | Path, device: str | None = None) -> Job:
+    """Return the job that runs a trial of a preset, on its own device or on another."""
+    elsewhere = {} if device is None else {DEVICE: device}
     return Job(
         f"{trial.name}, seed {trial.seed}",
         "mnemoscope.replication.runner:run_trial",
-        {"study": study.name, "preset": preset, "seed": trial.seed, "trial": trial.hash},
+        {"study": study.name, "preset": preset, "seed": trial.seed, "trial": trial.hash, **elsewhere},
         str(root),
         str(trial_files.study_folder(study, preset, "") / trial.hash),
     )
 
 
 def _run_on_engine(
-    engine: Engine, study: Study, preset: str, trials: Sequence[Trial], root: str | Path, progress: bool
+    engine: Engine,
+    study: Study,
+    preset: str,
+    trials: Sequence[Trial],
+    root: str | Path,
+    progress: bool,
+    device: str | None,
 ) -> list[Outcome]:
-    jobs = [trial_job(study, preset, trial, root) for trial in trials]
+    jobs = [trial_job(study, preset, trial, root, device) for trial in trials]
     display = JobDisplay(study.name, len(jobs), progress)
     return list(display.outcomes(engine.events(jobs)))
 
@@ -162,10 +172,11 @@ def _check_device(study: Study, preset: str, trials: Sequence[Trial], engine: En
     others = [name for name in study.presets if not need_gpu(study.trials_of(name, (0,)))]
     raise ValueError(
         f"The preset {preset!r} of the study {study.name!r} needs a GPU, and torch finds none here. Without one there "
-        f"are the presets {', '.join(others)}; --engine ray and slurm may find one elsewhere."
+        f"are the presets {', '.join(others)}; --device cpu trains the networks of this one on a CPU, often many times "
+        f"more slowly; --engine ray and slurm may find a GPU elsewhere."
     )
 
 
 def need_gpu(trials: Sequence[Trial]) -> bool:
     """Return whether any of the trials runs on a GPU."""
-    return any(trial.settings.get("device") == "cuda" for trial in trials)
+    return any(trial.settings.get(DEVICE) == "cuda" for trial in trials)

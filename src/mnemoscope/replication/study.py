@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+DEVICE = "device"
+"""Name of the setting that says where a network is trained."""
+
+
 @dataclass(frozen=True)
 class Trial:
     """One run of a study: everything that determines its result."""
@@ -32,10 +36,22 @@ class Trial:
 
     @cached_property
     def hash(self) -> str:
-        """Ten hexadecimal digits of the name, the settings and the seed; the trial's folder has this name."""
+        """Ten hexadecimal digits of the name, the settings and the seed; the trial's folder has this name.
+
+        The device does not enter it: a trial is the same on a CPU and on a GPU, and its result the same up to rounding.
+        """
         settings = without_later_defaults(self.settings)  # a new field of runs must not change old hashes
+        settings.pop(DEVICE, None)
         content = json.dumps({"name": self.name, "settings": settings, "seed": self.seed}, sort_keys=True)
         return sha256(content.encode()).hexdigest()[:10]
+
+    def on(self, device: str | None) -> Trial:
+        """Return the trial on another device, cpu or cuda; None, or a trial that trains nothing, changes nothing."""
+        if device not in (None, "cpu", "cuda"):
+            raise ValueError(f"device must be cpu or cuda, but is {device!r}.")
+        if device is None or DEVICE not in self.settings:
+            return self
+        return replace(self, settings={**self.settings, DEVICE: device})
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,7 @@ def run_slice(
     *,
     progress: bool = True,
     report: Callable[[str], None] | None = None,
+    device: str | None = None,
 ) -> SliceResult:
     """Run trials of a run list in its order, several at a time, and interrupt those that still run after the minutes.
 
@@ -62,13 +63,15 @@ def run_slice(
         root: the trials of a study live in `<root>/studies/<name>/<preset>`, as those of `mnemoscope study`.
         progress: show progress bars.
         report: called with a sentence about every trial that ends.
+        device: "cpu" or "cuda", on which networks are trained instead of the device of their preset; None: the
+            preset's.
 
     """
     if not minutes > 0:
         raise ValueError(f"minutes must be above 0, but is {minutes:g}.")
     unfinished = [(each, trial) for each in planned for trial in unfinished_trials(each, results, root)]
-    jobs = {_key(each, trial): _job(each, trial, root) for each, trial in unfinished}
-    _check_gpu(unfinished)
+    jobs = {_key(each, trial): _job(each, trial, root, device) for each, trial in unfinished}
+    _check_gpu([(each, trial.on(device)) for each, trial in unfinished])
     with ExitStack() as locks:
         for folder in {study_folder(each.study, each.preset, root) for each, _ in unfinished}:
             locks.enter_context(lock_folder(folder, "running a study"))
@@ -92,8 +95,8 @@ def _key(planned: PlannedRun, trial: Trial) -> tuple[str, str, str]:
     return planned.study.name, planned.preset, trial.hash
 
 
-def _job(planned: PlannedRun, trial: Trial, root: str | Path) -> Job:
-    job = trial_job(planned.study, planned.preset, trial, root)
+def _job(planned: PlannedRun, trial: Trial, root: str | Path, device: str | None) -> Job:
+    job = trial_job(planned.study, planned.preset, trial, root, device)
     least = min(job_states.START_SECONDS, planned.seconds) if planned.study.resumes else planned.seconds
     return replace(job, name=f"{planned.study.name} {planned.preset}: {job.name}", least_seconds=least)
 
@@ -108,7 +111,7 @@ def _check_gpu(unfinished: Sequence[tuple[PlannedRun, Trial]]) -> None:
         others = " ".join(name for name in names if name not in needing)
         remedy = (
             f"Without one, run the others: --studies {others}." if others else "Run the list on a machine with one."
-        )
+        ) + " Or train all networks on a CPU, often many times more slowly: --device cpu."
         raise ValueError(f"Trials of {', '.join(needing)} need a GPU, and torch finds none here. {remedy}")
 
 
