@@ -209,7 +209,7 @@ class Reservoirs:
 def _in_threads(job: Callable[[int], Tensor], jobs: int, entries: int) -> list[Tensor]:
     """Run each job in one thread, as many at a time as torch has threads: a small matrix stays in the thread's cache.
 
-    Large matrices (`entries` of each) run one after the other, with all of torch's threads.
+    Large matrices (`entries` of each) run in sequence, with all of torch's threads.
     """
     if entries >= SMALL:
         return [job(number) for number in range(jobs)]

@@ -194,5 +194,5 @@ def _types() -> dict[str, Any]:
 
 @cache
 def _defaults() -> dict[str, Any]:
-    """Return the default of each setting, which is MISSING where there is none."""
+    """Return the default of each setting, or MISSING for a required setting."""
     return {each.name: each.default for each in fields(RunConfig)}

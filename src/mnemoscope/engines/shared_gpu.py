@@ -54,7 +54,7 @@ def multi_process_service() -> Generator[dict[str, str]]:
 def names_under_the_service(gpus: Sequence[str]) -> list[str]:
     """Return the names that processes of the service use for the GPUs that it sees.
 
-    It numbers these from 0; a name that is no number, such as GPU-8932f937, stays as it is.
+    It numbers these from 0; a name that is no number, such as GPU-8932f937, is kept.
 
     >>> names_under_the_service(["2", "3"]), names_under_the_service(["GPU-8932f937"])
     (['0', '1'], ['GPU-8932f937'])

@@ -101,7 +101,7 @@ def _kinds(first: Tensor, second: Tensor | None) -> Tensor:
 def _block(products: Tensor, read: int, write: int) -> Tensor:
     """Return the products of a kind of reads with a kind of writes, (heads chunks, steps, steps).
 
-    They are copied, since a product of matrices on a CPU would copy the matrix of every head and chunk on its own.
+    They are copied, since a product of matrices on a CPU would copy the matrix of each head and chunk separately.
     """
     return products[:, :, read, :, write].contiguous()
 

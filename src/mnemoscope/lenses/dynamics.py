@@ -27,7 +27,7 @@ REMEDIES = {
     "by autograd": "does it use torch.no_grad(), .detach(), .data, numpy or an in-place change? Its step must be "
     "differentiable by autograd.",
 }
-"""What to do about a wrong derivative, by the way it was computed."""
+"""Remedies for a wrong derivative, by the way it was computed."""
 
 
 class Dynamics:

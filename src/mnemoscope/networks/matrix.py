@@ -1,7 +1,7 @@
 """Named networks whose states are matrices.
 
 `input_size` is the number of entries of an input matrix and `hidden_size` that of the state of each layer, rows times
-columns, just as it is the number of units of a vector network. The shapes of state, input and output are as square as
+columns, just like the number of units of a vector network. The shapes of state, input and output are as square as
 possible unless their number of rows is given (`rows`, `input_rows`, `output_rows`).
 """
 

@@ -54,7 +54,7 @@ class PlannedRun:
 
     @cached_property
     def subjects(self) -> frozenset[Subject]:
-        """What the trials are about."""
+        """Subjects of the trials."""
         return frozenset(trial.subject for trial in self.trials)
 
 

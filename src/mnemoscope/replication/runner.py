@@ -122,7 +122,7 @@ def _summarise(study: Study, finished: Sequence[Finished], folder: Path, reused:
 
 
 def run_trial(study: str, preset: str, seed: int, trial: str, root: str, device: str | None = None) -> None:
-    """Run the trial with this hash on the given device, or on its own, unless it is finished. Engines call this."""
+    """Run the trial with this hash unless it is finished; by default on the device of the preset. Engines call it."""
     loaded: Study = registry.studies.load(study)
     candidates = trial_files.preset_trials(loaded, preset, (seed,))
     chosen = next((each for each in candidates if each.hash == trial), None)
@@ -140,7 +140,7 @@ def run_trial(study: str, preset: str, seed: int, trial: str, root: str, device:
 
 
 def trial_job(study: Study, preset: str, trial: Trial, root: str | Path, device: str | None = None) -> Job:
-    """Return the job that runs a trial of a preset, on its own device or on another."""
+    """Return the job that runs a trial, on the given device or on that of the preset."""
     elsewhere = {} if device is None else {DEVICE: device}
     return Job(
         f"{trial.name}, seed {trial.seed}",

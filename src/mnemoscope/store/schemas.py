@@ -62,7 +62,7 @@ class TrialFile(FinishedTrial, total=False):
 
 
 class SweepTrialFile(TypedDict):
-    """trial.json of a sweep, whose folder tells the settings."""
+    """trial.json of a sweep, whose folder has the settings."""
 
     result: dict[str, Any]
 

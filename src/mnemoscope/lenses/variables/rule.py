@@ -29,7 +29,7 @@ class RuleErrors:
     F: float
     """Error of F as it was found."""
     selection: float
-    """Error of the nearest signed selection; infinite if there is none."""
+    """Error of the nearest signed selection; infinite if no selection was found."""
     noise: float
     """Error by which the selection may exceed F through noise alone."""
 

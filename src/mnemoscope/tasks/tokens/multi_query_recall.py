@@ -75,7 +75,7 @@ class MultiQueryRecall(TokenTask):
 
     @property
     def keys(self) -> int:
-        """Number of different keys, the tokens from 1 on."""
+        """Number of different keys, the tokens 1 to this number."""
         return self.vocabulary // 2 - 1
 
     @property
