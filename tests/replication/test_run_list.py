@@ -178,6 +178,8 @@ def test_trials_of_a_gpu_run_on_a_cpu_if_asked(place, engine, monkeypatch, capsy
     content = read_json(place / "results" / "flipflop-cube.tiny.json")
     assert {each["trial"]["settings"]["device"] for each in content["trials"]} == {"cpu"}  # where they were run
     assert content["of the preset"]["finished"] == 2  # the preset has seed 0 alone; its trials are the same ones
+    status = find_status(read_run_list("results/run_list.toml"), "results")
+    assert [(each.left, each.measured, each.unrecorded) for each in status] == [(0, 0.0, 2), (0, 0.0, 4)]  # of a GPU
     capsys.readouterr()
     assert main(["replicate"]) == 0  # nothing is left, so that no GPU is needed
     assert capsys.readouterr().out.splitlines()[-1].split() == ["all", "6", "0", "0", "0", "0"]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from mnemoscope.base.files import write_marked
 from mnemoscope.replication.results import results_file, stored_trials
 from mnemoscope.replication.run_list import PlannedRun
-from mnemoscope.replication.study import Finished
+from mnemoscope.replication.study import DEVICE, Finished
 from mnemoscope.replication.trial_files import study_folder, trial_file
 
 HEADINGS = (
@@ -34,8 +35,9 @@ COMMAND = "mnemoscope replicate --markdown results/RUNS.md"
 LEAD = (
     "The trials of [run_list.toml](run_list.toml), in order: first those that decide rows of the "
     "[scoreboard](../SCOREBOARD.md) soonest. "
-    "Estimated is the device time of all trials of a row; measured is that of its trials in the results, whose "
-    "trainings recorded it. On a GPU that runs several trainings at a time, hours pass faster than device hours."
+    "Estimated is the device time of all trials of a row; measured is that of its trials in the results that recorded "
+    "it; trials on another device than that of their preset are without a record. On a GPU that runs several trainings "
+    "at a time, hours pass faster than device hours."
 )
 
 
@@ -57,21 +59,27 @@ class RunStatus:
         """Estimated device time of all trials, in seconds."""
         return len(self.planned.trials) * self.planned.seconds
 
+    @cached_property
+    def recorded(self) -> list[float]:
+        """Seconds of the trials that recorded them and ran on the device of their preset."""
+        devices = {trial.hash: trial.settings.get(DEVICE) for trial in self.planned.trials}
+        there = [each for each in self.done if each.trial.settings.get(DEVICE) == devices[each.trial.hash]]
+        return [each.result["seconds"] for each in there if "seconds" in each.result]
+
     @property
     def measured(self) -> float:
         """Device time of the trials that recorded it, in seconds."""
-        return sum(each.result.get("seconds", 0.0) for each in self.done)
+        return sum(self.recorded)
 
     @property
     def unrecorded(self) -> int:
-        """Number of trials in the results without a device time, such as those that did not stay finite."""
-        return sum("seconds" not in each.result for each in self.done)
+        """Number of other trials in the results: they did not stay finite, or ran on another device."""
+        return len(self.done) - len(self.recorded)
 
     @property
     def seconds_left(self) -> float:
         """Device time of what is left, in seconds, by the mean of the recorded trials, or as estimated without any."""
-        known = len(self.done) - self.unrecorded
-        return self.left * (self.measured / known if known else self.planned.seconds)
+        return self.left * (self.measured / len(self.recorded) if self.recorded else self.planned.seconds)
 
 
 def find_status(planned: Sequence[PlannedRun], results: str | Path) -> list[RunStatus]:

@@ -218,7 +218,10 @@ class FormalLanguages(ReducedStudy):
         "recipes": Preset(
             "Whether the number of steps, over which the learning rate falls, explains parity that the recipe "
             "small-parity does not fully solve: at most 3,000 in place of 1,000; three seeds, on one core.",
-            {"networks": _networks(["deltanet [-1, 1]"], "parity", LONGER_PARITY, heads=2), "changes": {}},
+            {
+                "networks": _networks([f"deltanet {NEGATIVE}", f"mamba {NEGATIVE}"], "parity", LONGER_PARITY, heads=2),
+                "changes": {},
+            },
             (0, 1, 2),
         ),
         "published": Preset(
