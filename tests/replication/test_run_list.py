@@ -176,7 +176,8 @@ def test_trials_of_a_gpu_run_on_a_cpu_if_asked(place, engine, monkeypatch, capsy
     assert devices == ["cpu"] * 6
     assert main(["replicate", "--collect"]) == 0
     content = read_json(place / "results" / "flipflop-cube.tiny.json")
-    assert {each["trial"]["settings"]["device"] for each in content["trials"]} == {"cpu"}  # where they were run
+    assert {each["trial"]["settings"]["device"] for each in content["trials"]} == {"cuda"}
+    assert [each["device"] for each in content["environments"]] == ["cpu"]
     assert content["of the preset"]["finished"] == 2  # the preset has seed 0 alone; its trials are the same ones
     status = find_status(read_run_list("results/run_list.toml"), "results")
     assert [(each.left, each.measured, each.unrecorded) for each in status] == [(0, 0.0, 2), (0, 0.0, 4)]  # of a GPU

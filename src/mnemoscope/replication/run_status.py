@@ -62,8 +62,7 @@ class RunStatus:
     @cached_property
     def recorded(self) -> list[float]:
         """Seconds of the trials that recorded them and ran on the device of their preset."""
-        devices = {trial.hash: trial.settings.get(DEVICE) for trial in self.planned.trials}
-        there = [each for each in self.done if each.trial.settings.get(DEVICE) == devices[each.trial.hash]]
+        there = [each for each in self.done if DEVICE not in each.environment]
         return [each.result["seconds"] for each in there if "seconds" in each.result]
 
     @property

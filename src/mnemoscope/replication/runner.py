@@ -86,6 +86,11 @@ def run_study(
             f"{folder} holds trials of an earlier run. Keep them and run what is missing with resume=True "
             f"(`--resume`), or remove the folder."
         )
+    if device is not None and not any(DEVICE in trial.settings for trial in trials):
+        raise ValueError(
+            f"The trials of the preset {preset!r} of the study {name!r} have no device to choose: leave out device "
+            f"(`--device`)."
+        )
     to_do = [] if finished_only else [trial for trial in trials if not trial_files.trial_file(folder, trial).exists()]
     engine = engine or InProcess(progress)
     _check_device(study, preset, [trial.on(device) for trial in to_do], engine)
@@ -132,10 +137,12 @@ def run_trial(study: str, preset: str, seed: int, trial: str, root: str, device:
     if (folder / "trial.json").exists():
         return
     folder.mkdir(parents=True, exist_ok=True)
-    chosen = chosen.on(device)
-    result = loaded.run(chosen, folder, progress=True)
+    running = chosen.on(device)
+    result = loaded.run(running, folder, progress=True)
     content = {"trial": trial_files.trial_as_json(chosen), "result": result}
-    write_json(folder / "trial.json", {**content, "environment": loaded.environment(chosen, folder)})
+    elsewhere = {DEVICE: device} if running != chosen else {}
+    environment = {**loaded.environment(running, folder), **elsewhere}
+    write_json(folder / "trial.json", {**content, "environment": environment})
     (folder / FAILED).unlink(missing_ok=True)  # log of an earlier attempt
 
 

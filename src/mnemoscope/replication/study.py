@@ -36,17 +36,13 @@ class Trial:
 
     @cached_property
     def hash(self) -> str:
-        """Ten hexadecimal digits of the name, the settings and the seed; the trial's folder has this name.
-
-        The device does not enter it: a trial is the same on a CPU and on a GPU, and its result the same up to rounding.
-        """
+        """Ten hexadecimal digits of the name, the settings and the seed; the trial's folder has this name."""
         settings = without_later_defaults(self.settings)  # a new field of runs must not change old hashes
-        settings.pop(DEVICE, None)
         content = json.dumps({"name": self.name, "settings": settings, "seed": self.seed}, sort_keys=True)
         return sha256(content.encode()).hexdigest()[:10]
 
     def on(self, device: str | None) -> Trial:
-        """Return the trial on another device, cpu or cuda; None, or a trial that trains nothing, changes nothing."""
+        """Return what to run on another device, cpu or cuda; None, or a trial without a device, changes nothing."""
         if device not in (None, "cpu", "cuda"):
             raise ValueError(f"device must be cpu or cuda, but is {device!r}.")
         if device is None or DEVICE not in self.settings:
@@ -73,7 +69,7 @@ class Finished:
     trial: Trial
     result: Mapping[str, Any] = field(default_factory=dict)
     environment: Mapping[str, Any] = field(default_factory=dict)
-    """Versions and machine of the run."""
+    """Versions and machine of the run, and its device if it is not that of the trial's settings."""
 
 
 class Study(ABC):

@@ -10,7 +10,7 @@ from typing import Any
 from mnemoscope.base.reading import read_json
 from mnemoscope.replication.agreement import Agreement
 from mnemoscope.replication.claims import Claim, Row, Subject
-from mnemoscope.replication.study import DEVICE, Finished, Preset, Study, Trial
+from mnemoscope.replication.study import Finished, Preset, Study, Trial
 from mnemoscope.store import newer_version_note
 from mnemoscope.store.schemas import TrialFile
 
@@ -52,18 +52,11 @@ def written_by_newer(environment: Mapping[str, Any]) -> str:
 
 
 def finished_trials(study: Study, preset: str, folder: Path) -> list[Finished]:
-    """Return the finished trials of a preset in a folder, with any seeds, in the order of the grid.
-
-    Their settings are those of the preset, except for the device: it is that on which they were run.
-    """
+    """Return the finished trials of a preset in a folder, with any seeds, in the order of the grid."""
     stored = {path: read_trial(path) for path in folder.glob("*/trial.json")}
     seeds = sorted({content["trial"]["seed"] for content in stored.values()})
     trials = [(trial, stored.get(trial_file(folder, trial))) for trial in preset_trials(study, preset, seeds)]
-    return [
-        Finished(trial.on(found["trial"]["settings"].get(DEVICE)), found["result"], found.get("environment", {}))
-        for trial, found in trials
-        if found
-    ]
+    return [Finished(trial, found["result"], found.get("environment", {})) for trial, found in trials if found]
 
 
 def command_of(study: Study, preset: str, finished: Sequence[Finished]) -> str:

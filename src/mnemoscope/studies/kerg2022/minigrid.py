@@ -165,7 +165,8 @@ class MiniGrid(Study):
         result: dict[str, Any] = {"parameters": sum(parameter.numel() for parameter in agent.parameters())}
         on_gpu = chosen.get("device") == "cuda"
         agent.to("cuda" if on_gpu else "cpu")
-        ppo, home = PPO(**chosen["ppo"]), folder / "run"
+        ppo = PPO(**chosen["ppo"])
+        home = folder / ("run" if on_gpu or "device" not in chosen else "run on a CPU")  # no checkpoint of a GPU
         small, large = (BatchedRoom(place, None, chosen["release"]) for place in ROOMS[chosen["room"]])
         try:
             trained = train_agent(agent, small, ppo, home, resume=True, progress=progress)
