@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from mnemoscope.base import allocator
 from mnemoscope.base.allocator import _find, kept_memory
 
 FAULTS = """
@@ -46,6 +47,22 @@ def test_tensors_take_memory_again_inside_the_context_and_return_it_after_it():
     assert counts["outside"] >= pages // 512
     assert counts["inside"] < counts["outside"] / 10
     assert counts["returned"] > 2**25
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only glibc has these thresholds")
+def test_an_older_glibc_gets_the_largest_threshold_that_it_takes(monkeypatch: pytest.MonkeyPatch):
+    taken: dict[int, int] = {}
+
+    def mallopt(name: int, size: int) -> int:
+        if name == allocator.M_MMAP_THRESHOLD and size > 2**25:
+            return 0  # as before version 2.35
+        taken[name] = size
+        return 1
+
+    monkeypatch.setattr(allocator, "_find", lambda name: mallopt if name == "mallopt" else None)
+    with kept_memory():
+        assert taken == {allocator.M_MMAP_THRESHOLD: 2**25, allocator.M_TRIM_THRESHOLD: 2**31 - 1}
+    assert taken == allocator.USUAL
 
 
 def test_thresholds_of_the_environment_are_left_alone(monkeypatch: pytest.MonkeyPatch):

@@ -89,6 +89,14 @@ def cell(request):
     return CELLS[request.param]().double()
 
 
+def test_no_sequences_give_no_outputs_and_zero_gradients(cell):
+    xs = randn(4, 0, 3).requires_grad_()
+    outputs, _ = ms.scan(cell, xs)
+    outputs.sum().backward()
+    assert outputs.shape[:2] == (4, 0)
+    assert not any(parameter.grad.any() for parameter in cell.parameters() if parameter.grad is not None)
+
+
 MASK = torch.tensor([[1, 1, 1, 0, 1, 1, 0], [0, 1, 0, 0, 1, 0, 0]], dtype=torch.bool).T
 
 

@@ -24,6 +24,22 @@ def made(form="current", nonlinearity="tanh", units=12, inputs=2, outputs=3, see
     return cell
 
 
+def test_a_sparse_reservoir_takes_no_sequences_at_all():
+    cell = EchoState(3, 50)
+    with torch.no_grad():
+        outputs, last = ms.scan(cell, torch.randn(5, 0, 3))
+    assert outputs.shape[:2] == (5, 0)
+    assert len(last) == 0
+
+
+def test_vectors_of_another_size_are_refused_by_the_sparse_product():
+    matrix = ScipyMatrix(torch.tensor([0, 1, 2]).int(), torch.tensor([0, 1]).int(), torch.ones(2))
+    with pytest.raises(ValueError, match=r"must have 2 numbers, but have \(0, 0\)"):
+        matrix.times_vector(torch.ones(0))
+    with pytest.raises(ValueError, match="must have 2 numbers"):
+        matrix.add_times_vector(np.ones(3, "f"), np.ones(2, "f"), np.ones(3, "f"))
+
+
 def numbers(cell):
     return {name: value.detach().numpy() for name, value in cell.named_parameters()}
 

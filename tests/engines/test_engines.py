@@ -123,8 +123,22 @@ def test_a_service_that_does_not_end_hides_no_error(tmp_path, monkeypatch):
     with pytest.raises(KeyError, match="first") as raised, shared_gpu.multi_process_service():
         raise KeyError("first")
     assert any("quit failed with exit code 3" in note for note in raised.value.__notes__)
-    with pytest.raises(RuntimeError, match="quit failed with exit code 3"), shared_gpu.multi_process_service():
+    with pytest.warns(match="did not end: .*quit failed with exit code 3"), shared_gpu.multi_process_service():
         pass
+
+
+def test_an_interrupted_start_of_the_service_ends_it(tmp_path, monkeypatch):
+    calls, control = write_control(tmp_path, monkeypatch), shared_gpu._control
+
+    def interrupted(variables, *arguments, **options):
+        control(variables, *arguments, **options)
+        if arguments == ("-d",):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(shared_gpu, "_control", interrupted)
+    with pytest.raises(KeyboardInterrupt), shared_gpu.multi_process_service():
+        pass
+    assert calls.read_text().splitlines() == ["-d, pipes there", "quit, pipes there"]
 
 
 @pytest.mark.parametrize(("gpus", "found"), [(0, "0,1"), (1, "0"), (2, "0")])

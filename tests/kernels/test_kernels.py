@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 import torch
@@ -965,9 +966,17 @@ def test_a_step_replaced_on_the_cell_is_used():
     assert outputs[-1].unique().tolist() == [4]
 
 
-@pytest.mark.parametrize("name", ["tanh", "modrelu", "linear"])
+BATCHED = {
+    **{name: partial(Elman, 2, 3, nonlinearity=name) for name in ("tanh", "modrelu", "linear")},
+    **{f"leaky {form}": partial(LeakyRNN, 2, 3, form=form) for form in ("current", "rate")},
+    "reservoir": partial(EchoState, 2, 3),
+    **{cell.__name__.lower(): partial(cell, 2, 3) for cell in (SLSTM, GRU, LSTM, GORU)},
+}
+
+
+@pytest.mark.parametrize("name", BATCHED)
 def test_batched_gradients(name):
-    cell, xs = Elman(2, 3, nonlinearity=name).double(), torch.randn(4, 1, 2, dtype=torch.float64)
+    cell, xs = BATCHED[name]().double(), torch.randn(4, 1, 2, dtype=torch.float64)
 
     def sums(backend):
         return lambda xs: ms.scan(cell, xs, backend=backend)[0].sum((1, 2))
@@ -976,6 +985,24 @@ def test_batched_gradients(name):
         one = torch.autograd.functional.jacobian(sums(backend), xs)
         many = torch.autograd.functional.jacobian(sums(backend), xs, vectorize=True)
         torch.testing.assert_close(one, many)
+
+
+@pytest.mark.parametrize("form", ["current", "rate"])
+def test_relu_units_that_are_off_stop_infinite_gradients_as_in_the_loop(form):
+    cell = LeakyRNN(2, 2, "relu", form=form, leak=0.5)
+    with torch.no_grad():
+        cell.connectivity.matrix.copy_(torch.tensor([[300.0, 1.0], [0.0, 0.0]]))
+        cell.drive.copy_(torch.tensor([[1.0, 0.0], [0.0, -1.0]]))
+        cell.bias.zero_()
+    gradients = []
+    for backend in ("fused", "loop"):
+        xs = torch.full((22, 1, 2), 3e-38, requires_grad=True)
+        outputs, _ = ms.scan(cell, xs, backend=backend)
+        assert outputs.isfinite().all()
+        gradients += torch.autograd.grad(outputs.sum(), xs)
+    fused, loop = gradients
+    assert not loop.isfinite().all()  # float32 has no such large number
+    torch.testing.assert_close(fused, loop, equal_nan=True)
 
 
 def test_an_exploding_linear_network_stays_finite_where_the_loop_does():

@@ -319,6 +319,14 @@ def test_wrong_arguments_raise(error, message, call):
         call()
 
 
+def test_a_stable_network_may_be_silent_at_first():
+    late = ms.adapt(
+        lambda x, clock: clock + 1, state_size=1, output=lambda clock: 1e-3 * torch.relu(clock - 250), input_size=1
+    )
+    found = ms.measure_memory_capacity(late, delays=2, steps=400, washout=0)
+    assert found.total < 0.2
+
+
 def test_the_published_bound_fails_close_to_the_edge():
     """Renanse, Eq 33 for U, V = sqrt(g) times rotations of 2 x 2: the bound is N^2 (1 - g)^2 (1 + N^2) / (1 - g^2),
     while such a network holds exactly one signal.

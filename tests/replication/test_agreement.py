@@ -166,6 +166,8 @@ def test_a_range_that_holds_chance_is_not_compared():
     assert claim.judge(guesses, learner=True).verdict == "matches"
     assert replace(claim, chance=0.4).judge(guesses).verdict == "matches"
     assert claim.judge([0.56, 0.561]).reason == "neither is much above chance, 0.5"
+    narrow = accuracy(as_printed("52.2%"), chance=0.5)
+    assert narrow.judge([0.49, 0.5, 0.51, 0.52, 0.53]).reason == "neither is much above chance, 0.5"  # not compatible
     assert claim.judge([0.56, 0.561, 0.562]).verdict == "better"  # above a guess by more than the seeds scatter
     assert claim.judge([0.7, 0.71, 0.72]).verdict == "better"  # a guess is no reason to hide it
     wide = accuracy(as_printed("60%", deviation=18.0, seeds=10), chance=0.5)

@@ -209,9 +209,9 @@ def test_a_claim_that_was_not_run_has_the_device_time_of_the_run_list():
     study = registry.studies.load("denoise")
     preset = study.presets["published"]
     trials = study.trials(preset.settings, (0,))
-    queue = "it comes after about 1 device hours of the run list, which this release did not have"
+    queue = "about 1 device hours of the run list, which come before it, are not done either"
     cases = (
-        (1800.0, "", f"about 0.5 device hours a seed: {queue}"),
+        (1800.0, "", f"about 0.5 device hours a seed; {queue}"),
         (5_400_000.0, "two months", "1,500 device hours a seed: two months"),
     )
     for seconds, out_of_reach, expected in cases:
@@ -236,7 +236,7 @@ def test_only_planned_trials_without_results_delay_a_row():
         lines = [item.lines[0] for item in make_scoreboard(results, planned).items if item.study == "denoise"]
         return next(line.judgement.reason for line in lines if line.claim.subject == third.subject)
 
-    assert "after about 1 device hours" in reason([])
+    assert "about 1 device hours of the run list, which come before it" in reason([])
     done = replace(results_of("published"), study=study, rows=[], finished=[Finished(first)])
     assert reason([done]) == "about 1 device hours a seed"
 

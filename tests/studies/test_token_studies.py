@@ -9,8 +9,10 @@ from mnemoscope.replication import Verdict
 from mnemoscope.replication.claims import about
 from mnemoscope.replication.reduced_study import ReducedStudy
 from mnemoscope.replication.study import Finished
+from mnemoscope.replication.verdicts import Obstacle
 from tests.slow import representatives
 
+LENGTHS = ("accuracy at the trained length", "accuracy at four times the length")
 STUDIES = [entry.name for entry in registry.studies if isinstance(entry.load(), ReducedStudy)]
 
 
@@ -54,7 +56,7 @@ def test_parity_is_judged_by_the_best_of_three_and_by_each_network():
     assert best.reduced.startswith("small-parity: hidden_size 32")
     each = found["deltanet [-1, 1], parity: scaled accuracy of each network"]
     assert str(each.judgement) == "matches in 2 of 3"
-    assert each.judgement.reason == study.causes["deltanet [-1, 1], parity", each.claim.quantity]
+    assert each.judgement.reason == study.causes["deltanet [-1, 1], parity", each.claim.quantity].reason
     untested = found["mamba [-1, 1], parity: scaled accuracy of each network"].judgement
     assert untested.reason.startswith("reduced recipe small-parity")
     assert found["deltanet [0, 1], parity: scaled accuracy of each network"].verdict is Verdict.MATCHES
@@ -72,14 +74,32 @@ def test_a_product_of_permutations_needs_two_factors():
     study = registry.studies.load("word-problems")
     right = {"deltaproduct 1 [-1, 1]": 0.4, "deltaproduct 2 [-1, 1]": 0.995}
     values = {
-        quantity: lambda trial: right.get(trial.subject.network, 0.3) - 0.001 * trial.seed
-        for quantity in ("accuracy at the trained length", "accuracy at four times the length")
+        quantity: lambda trial: right.get(trial.subject.network, 0.3) - 0.001 * trial.seed for quantity in LENGTHS
     }
     found = {row.quantity: row.verdict for row in study.summarise(results(study, "reduced", **values))}
     for factors, range_ in ((1, "[-1, 1]"), (2, "[-1, 1]"), (1, "[0, 1]"), (2, "[0, 1]")):
         assert found[f"deltaproduct {factors} {range_}, S3: accuracy at the trained length"] is Verdict.MATCHES
     assert found["deltaproduct 4 [-1, 1], S5: accuracy at the trained length"] is Verdict.DIFFERS
+    assert found["deltaproduct 1 [-1, 1], S4: accuracy at the trained length"] is Verdict.MATCHES
+    # four factors fail too, so that the failure of one says nothing about S5
+    assert found["deltaproduct 1 [-1, 1], S5: accuracy at the trained length"] is Verdict.NOT_COMPARED
     assert found["deltaproduct, S3: gain by a second factor"] is Verdict.MATCHES
+
+
+def test_a_failure_is_compared_only_if_its_control_was_run_and_learned():
+    study = registry.studies.load("word-problems")
+    known = results(study, "reduced", **dict.fromkeys(LENGTHS, 0.3))
+    alone = [each for each in known if each.trial.subject == about("deltaproduct 1 [-1, 1]", "S4")]
+    (failure, _) = study.summarise(alone)
+    assert failure.judgement.obstacle is Obstacle.CHANCE
+    assert failure.judgement.reason.startswith("deltaproduct 2 [-1, 1], S4 was not run (accuracy at the trained")
+    copying = registry.studies.load("string-copying")
+    for trained, verdict in ((0.9, Verdict.MATCHES), (0.05, Verdict.NOT_COMPARED)):
+        scores = {"whole strings at trained lengths": trained, "whole strings of twice the longest": 0.0}
+        found = {row.quantity: row for row in copying.summarise(results(copying, "reduced", **scores))}
+        longer = found["lstm, string-copy: whole strings of twice the longest"]
+        assert longer.verdict is verdict
+    assert longer.judgement.reason.startswith("it learned it in 0 of 3 (whole strings at trained lengths), so")
 
 
 def test_a_gain_of_networks_of_which_one_diverged_agrees_in_part():

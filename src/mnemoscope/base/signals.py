@@ -31,12 +31,12 @@ def command_signals(once: bool = False) -> Generator[None]:
     effect in other threads.
 
     Args:
-        once: ignore all signals after the first, so that a checkpoint is completed. This is for a process whose parent
-            ends it if that takes too long: a scheduler signals both, and the parent passes its signal on.
+        once: ignore all signals after the first that these handlers take, so that a checkpoint is completed. This is
+            for a process whose parent ends it if that takes too long: a scheduler signals both, and the parent passes
+            its signal on.
 
     """
     global _repeats_count
-    _repeats_count = not once
     handlers = {signal.SIGTERM: raise_terminated, signal.SIGINT: _exit_from_imports}
     defaults = (signal.SIG_DFL, signal.default_int_handler)
     in_main = threading.current_thread() is threading.main_thread()
@@ -44,12 +44,17 @@ def command_signals(once: bool = False) -> Generator[None]:
     replaced = {number: handler for number, handler in before.items() if handler in defaults}
     for number in replaced:
         signal.signal(number, handlers[number])
+    counted = _repeats_count
+    if in_main:
+        _repeats_count = not once
     try:
         yield
     finally:
-        _repeats_count = True
-        for number, handler in replaced.items():
-            signal.signal(number, handler)
+        if in_main:
+            _repeats_count = counted
+        for number, handler in before.items():  # also of a signal that was ignored after the first
+            if handler is not None:  # installed by Python
+                signal.signal(number, handler)
 
 
 def raise_terminated(number: int, frame: FrameType | None) -> None:

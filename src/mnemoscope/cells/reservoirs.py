@@ -109,7 +109,7 @@ class Reservoirs:
         check_input(self.cells[0], xs)
         last = self.initial_state(xs.shape[-2]) if state is None else state
         kept = last.new_empty(xs.shape[0], *last.shape)
-        if self._blocks is None or last.shape[1] > 1:
+        if self._blocks is None or last.shape[1] != 1:
             steps = self._steps(xs, last)
             for row in kept.unbind():
                 last, rates = next(steps)
@@ -194,8 +194,8 @@ class Reservoirs:
         assert self._blocks is not None
         if r.shape[1] == 1:
             return self._blocks.times_vector(r.view(-1)).view_as(r)
-        product = self._blocks.times_matrix(r.mT.reshape(-1, r.shape[1]))
-        return product.view(r.shape[0], -1, r.shape[1]).mT.contiguous()
+        product = self._blocks.times_matrix(r.mT.flatten(0, 1))
+        return product.view(r.shape[0], r.shape[2], r.shape[1]).mT.contiguous()
 
     def _steps(self, xs: Tensor, x: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         rates = self.rates(x)

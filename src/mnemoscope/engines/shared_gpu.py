@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import warnings
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,8 +37,8 @@ def multi_process_service() -> Generator[dict[str, str]]:
         for folder in variables.values():
             Path(folder).mkdir()
         with run_if_killed(["sh", "-c", QUIT, CONTROL, home], variables):
-            _control(variables, "-d")
             try:
+                _control(variables, "-d")  # Ctrl-C may come while the service starts
                 _control(variables, command="get_server_list")  # the program answers only if the service runs
                 visible = os.environ.get("CUDA_VISIBLE_DEVICES")
                 seen = ",".join(names_under_the_service(visible.split(","))) if visible else None
@@ -48,7 +49,10 @@ def multi_process_service() -> Generator[dict[str, str]]:
                 except Exception as second:  # the first error is the one that matters
                     error.add_note(f"Then the service did not end: {second}")
                 raise
-            _control(variables, command="quit")
+            try:
+                _control(variables, command="quit")
+            except Exception as error:  # the jobs have ended well
+                warnings.warn(f"NVIDIA's Multi-Process Service did not end: {error}", stacklevel=2)
 
 
 def names_under_the_service(gpus: Sequence[str]) -> list[str]:

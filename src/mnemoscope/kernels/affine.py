@@ -69,7 +69,7 @@ def affine_scan(
     batch, heads = keys.shape[1:3]
     dtype = torch.float64 if queries.dtype == torch.float64 else torch.float32
     state = keys.new_zeros(*keys.shape[1:], values.shape[-1], dtype=dtype) if state is None else state.to(dtype)
-    if backend == "loop" or (backend == "auto" and len(queries) == 1):
+    if backend == "loop" or (backend == "auto" and (len(queries) == 1 or batch == 0)):
         with torch.autocast(queries.device.type, enabled=False):
             return _loop(queries, keys, values, log_decays, erase, state, micro_steps, resets)
     a, b = erase or (None, None)

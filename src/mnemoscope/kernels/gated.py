@@ -128,7 +128,8 @@ def _matrix_gradient(D: Tensor, h0: Tensor, hs: Tensor) -> Tensor:
     # backward inside autocast must not round these products
     with torch.autocast(D.device.type, enabled=False), useful_threads(h0, D.shape[-1]):
         dV = D[0].mT @ h0  # separately, to avoid a copy of the states with h0
-        return dV + D[1:].flatten(0, 1).mT @ hs[:-1].flatten(0, 1)
+        later, earlier = D[1:].reshape(-1, D.shape[2]), hs[:-1].reshape(-1, hs.shape[2])  # vmap cannot flatten
+        return dV + later.mT @ earlier
 
 
 # --- LSTM -------------------------------------------------------------------------------------------------------------

@@ -131,11 +131,11 @@ def _adjoint(
     """Return the gradients of the drive and of the first state."""
     phi = ACTIVATIONS[activation]
     with useful_threads(state), flushed_denormals():
-        if rate:
-            D, dstate = _rate_adjoint(g, g_last, _slopes(phi, inner), W, leak, mask)
-        else:
-            first = _slopes(phi, phi(state).unsqueeze(0))
-            D, dstate = _current_adjoint(g, g_last, torch.cat([first, _slopes(phi, rates)]), W, leak, mask)
+        outputs = inner if rate else torch.cat([phi(state).unsqueeze(0), rates])
+        adjoint = partial(_rate_adjoint if rate else _current_adjoint, g, g_last, W=W, leak=leak, mask=mask)
+        D, dstate = adjoint(_slopes(phi, outputs))
+        if phi.stops and not (D.sum().isfinite() and dstate.sum().isfinite()):
+            D, dstate = adjoint(_slopes(phi, outputs), blocks=True)
     return D, dstate.contiguous()
 
 
@@ -161,26 +161,39 @@ def _slopes(phi: Activation, outputs: Tensor) -> Tensor:
     return factors[0].clone() if factors else torch.ones_like(outputs)
 
 
+def _passed(G: Tensor, slope: Tensor, blocks: bool) -> Tensor:
+    """Return the gradient behind phi."""
+    return torch.where(slope == 0, 0, G * slope) if blocks else G * slope
+
+
 def _current_adjoint(
-    g: Tensor, g_last: Tensor, slopes: Tensor, W: Tensor, leak: float, mask: Tensor | None
+    g: Tensor, g_last: Tensor, slopes: Tensor, W: Tensor, leak: float, mask: Tensor | None, blocks: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """Take the slopes at the first state and at all others (time + 1, ...)."""
+    """Take the slopes at the first state and at all others (time + 1, ...).
+
+    With `blocks`, a slope of 0 stops also an infinite gradient, as in the loop; it takes longer.
+    """
     D, W = torch.empty_like(slopes[1:]), W.contiguous()
     into, time = torch.cat([torch.zeros_like(g[:1]), g]), len(g)
-    G = torch.addcmul(g_last, g[-1], slopes[-1])
+    G = g_last + _passed(g[-1], slopes[-1], blocks)
     each = (D.unbind(), into[:-1].unbind(), slopes[:-1].unbind(), held_steps(mask, time))
     for row, g_t, slope, keep in zip(*(rows[::-1] for rows in each), strict=True):
         torch.mul(G, leak, out=row)
         if keep is not None:
             row.masked_fill_(keep, 0)
-        G.sub_(row)  # (1 - leak) G, or G where the state is held
-        G.addcmul_(torch.addmm(g_t, row, W), slope)
+        if blocks:
+            kept = (1 - leak) * G if keep is None else torch.where(keep, G, (1 - leak) * G)
+            G = kept + _passed(torch.addmm(g_t, row, W), slope, blocks)
+        else:
+            G.sub_(row)  # (1 - leak) G, or G where the state is held
+            G.addcmul_(torch.addmm(g_t, row, W), slope)
     return D, G
 
 
 def _rate_adjoint(
-    g: Tensor, g_last: Tensor, slopes: Tensor, W: Tensor, leak: float, mask: Tensor | None
+    g: Tensor, g_last: Tensor, slopes: Tensor, W: Tensor, leak: float, mask: Tensor | None, blocks: bool = False
 ) -> tuple[Tensor, Tensor]:
+    """Take the slopes at all steps; `blocks` as above."""
     D, W, held = torch.empty_like(slopes), W.contiguous(), held_steps(mask, len(g))
     factors = slopes.mul_(leak)
     if mask is not None:
@@ -190,6 +203,8 @@ def _rate_adjoint(
     each = (D.unbind(), into.unbind(), factors.unbind(), held)
     for row, g_t, factor, keep in zip(*(rows[::-1] for rows in each), strict=True):
         torch.mul(G, factor, out=row)
+        if blocks:
+            row.masked_fill_(factor == 0, 0)
         torch.add(g_t, G, alpha=1 - leak, out=spare).addmm_(row, W)
         if keep is not None:
             spare.addcmul_(G, keep, value=leak)
@@ -215,7 +230,8 @@ def _backward(ctx: Any, g: Tensor, g_last: Tensor, _: Tensor) -> tuple:
         first = state if ctx.rate else ACTIVATIONS[ctx.activation](state)
         # backward inside autocast must not round these products
         with torch.autocast(D.device.type, enabled=False), useful_threads(state):
-            dW = D[0].mT @ first + D[1:].flatten(0, 1).mT @ rates[:-1].flatten(0, 1)
+            later, earlier = (part.reshape(-1, D.shape[2]) for part in (D[1:], rates[:-1]))  # vmap cannot flatten
+            dW = D[0].mT @ first + later.mT @ earlier
     return D, dstate, dW, None, None, None, None
 
 

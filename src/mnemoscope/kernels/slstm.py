@@ -19,7 +19,6 @@ not depend on the scale e^m. Where the mask is False the state is held. A backwa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -49,7 +48,8 @@ def slstm_scan(
 ) -> tuple[Float[Tensor, "time batch units"], States]:
     """Return the outputs h of all steps and the last state on a CPU; the gates are i, f, z and o, in this order.
 
-    With `exponential` the forget gate is exp, otherwise the logistic function.
+    With `exponential` the forget gate is exp, otherwise the logistic function. Where n is 0, as before the first write,
+    c must be 0 too: the gradients assume it.
 
     >>> zeros = torch.zeros(1, 3)
     >>> hs, last = slstm_scan(torch.ones(2, 1, 12), (zeros, zeros, zeros, zeros), torch.zeros(12, 3))
@@ -110,11 +110,14 @@ def _(
 @custom_op(
     "mnemoscope::slstm_scan_adjoint",
     mutates_args=(),
-    schema="(Tensor[] gs, Tensor c0, Tensor n0, Tensor cs, Tensor ns, Tensor gates, Tensor slopes, Tensor V, "
-    "Tensor? mask) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
+    schema="(Tensor g, Tensor C, Tensor N, Tensor M, Tensor c0, Tensor n0, Tensor cs, Tensor ns, Tensor gates, "
+    "Tensor slopes, Tensor V, Tensor? mask) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
 )
 def _adjoint(
-    gs: Sequence[Tensor],
+    g: Tensor,
+    C: Tensor,
+    N: Tensor,
+    M: Tensor,
     c0: Tensor,
     n0: Tensor,
     cs: Tensor,
@@ -126,9 +129,8 @@ def _adjoint(
 ) -> tuple[Tensor, ...]:
     """Return the gradients of the sums and of the first h, c, n and m.
 
-    `gs` are those of h of all steps and of the last c, n and m; `slopes` are the derivatives s.
+    `g` is that of h of all steps; C, N and M are those of the last c, n and m; `slopes` are the derivatives s.
     """
-    g, C, N, M = gs
     D = torch.empty_like(gates)
     with useful_threads(c0, V.shape[0]), flushed_denormals():
         CN, V = torch.stack([C, N]), V.contiguous()
@@ -159,7 +161,10 @@ def _adjoint(
 
 @_adjoint.register_fake
 def _(
-    gs: Sequence[Tensor],
+    g: Tensor,
+    C: Tensor,
+    N: Tensor,
+    M: Tensor,
     c0: Tensor,
     n0: Tensor,
     cs: Tensor,
@@ -211,12 +216,13 @@ def _backward(ctx: Any, *gs: Tensor) -> tuple:
         loop = partial(slstm_loop, exponential=ctx.exponential, mask=mask)
         return *loop_gradients(loop, [us, h, c, n, m, V], gs), None, None
     slopes = torch.ones_like(log_f) if ctx.exponential else torch.expm1(log_f).neg_()  # 1 - f, without cancellation
-    D, *starts = _adjoint(list(gs), c, n, cs, ns, gates, slopes, V, mask)
+    D, *starts = _adjoint(*gs, c, n, cs, ns, gates, slopes, V, mask)
     dV = None
     if ctx.needs_input_grad[5]:
         # backward inside autocast must not round these products
         with torch.autocast(D.device.type, enabled=False), useful_threads(h, V.shape[0]):
-            dV = D[0].mT @ h + D[1:].flatten(0, 1).mT @ hs[:-1].flatten(0, 1)
+            later, earlier = D[1:].reshape(-1, D.shape[2]), hs[:-1].reshape(-1, hs.shape[2])  # vmap cannot flatten
+            dV = D[0].mT @ h + later.mT @ earlier
     return D, *starts, dV, None, None
 
 

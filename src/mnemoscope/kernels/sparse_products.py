@@ -90,12 +90,19 @@ class ScipyMatrix:
 
     def times_vector(self, x: Tensor) -> Tensor:
         product = torch.zeros_like(x, memory_format=torch.contiguous_format)
+        self._check(x.numel(), product.numel())
         self._add_product(*self._stored, as_array(x.contiguous()), as_array(product))
         return product
 
     def add_times_vector(self, u: np.ndarray, x: np.ndarray, out: np.ndarray) -> None:
         out[...] = u
+        self._check(x.size, out.size)
         self._add_product(*self._stored, x, out)
+
+    def _check(self, *sizes: int) -> None:
+        """Raise on vectors of another size: scipy's function would read and write beyond them."""
+        if sizes != (self._stored[0],) * len(sizes):
+            raise ValueError(f"The vectors must have {self._stored[0]} numbers, but have {sizes}.")
 
     def times_matrix(self, X: Tensor) -> Tensor:
         return torch.from_numpy(self.matrix @ X.numpy())

@@ -127,6 +127,8 @@ def causal_transformer(
 
     """
     check_whole(1, input_size=input_size, hidden_size=hidden_size, depth=depth)
+    if positions not in ("rotary", "sinusoidal", "none"):
+        raise ValueError(f'positions must be "rotary", "sinusoidal" or "none", but is {positions!r}.')
     absolute = positions == "sinusoidal"
     turned = "none" if absolute else positions
     cores = [CausalAttention(hidden_size, hidden_size, heads, turned) for _ in range(depth)]

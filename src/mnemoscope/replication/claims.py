@@ -19,6 +19,9 @@ NOT_LEARNED = 0.02
 LEARNED = 0.1
 """Accuracy above chance below which a network has learned little."""
 
+NEAR_CHANCE = (Verdict.BETTER, Verdict.COMPATIBLE, *APART)
+"""Verdicts that say nothing about two networks which both have learned little."""
+
 
 @dataclass(frozen=True)
 class Subject:
@@ -178,7 +181,7 @@ class Claim:
         if judgement.verdict in AGREEING and self.chance in self.agreement:
             if not (learner and abs(published - self.chance) <= NOT_LEARNED):
                 return not_compared(Obstacle.CHANCE, f"a guess, {self.chance:.3g}, is in the range {self.agreement}")
-        elif judgement.verdict in (Verdict.BETTER, *APART) and max(published, mean(measured)) < self.chance + LEARNED:
+        elif judgement.verdict in NEAR_CHANCE and max(published, mean(measured)) < self.chance + LEARNED:
             return not_compared(Obstacle.CHANCE, f"neither is much above chance, {self.chance:.3g}")
         return judgement
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any, ClassVar
@@ -32,6 +32,15 @@ COMPARED = (
 """Settings in which a reduced recipe may differ from the published one."""
 
 
+@dataclass(frozen=True)
+class TestedCause:
+    """Why networks differ from the published ones, as further runs with their seeds have shown."""
+
+    seeds: frozenset[int]
+    """Seeds of the networks about which the runs say something; with others, the cause is open."""
+    reason: str
+
+
 class ReducedStudy(LearningStudy):
     """Networks that are trained by the published recipe, or by a named one that is smaller.
 
@@ -45,8 +54,8 @@ class ReducedStudy(LearningStudy):
     reduced: Mapping[str, str]
     """Names of the reduced recipes, each with what it is."""
     caption = "Learning curves: the median over the seeds, and their range."
-    causes: Mapping[tuple[str, str], str] = {}
-    """Why a reduced training differs, as a run has shown, by the name of the trial and the quantity."""
+    causes: Mapping[tuple[str, str], TestedCause] = {}
+    """Why reduced trainings differ, as runs have shown, by the name of the trial and the quantity."""
     unlike: str = ""
     """How all trainings here differ from the published ones in what no setting holds; empty if they do not."""
     tests: ClassVar[tuple[int, int]] = (256, 8)
@@ -108,8 +117,9 @@ class ReducedStudy(LearningStudy):
         remark = "; ".join(filter(None, (remark, recipe)))
         row = super().compare(trials, claim, measured, ours, remark, quantity, diverged=diverged)
         if row.verdict in (*APART, Verdict.BETTER) and recipe and not row.judgement.reason:
-            tested = self.causes.get((trials[0].trial.name, claim.quantity), "")
-            return with_reason(row, tested or f"{REDUCED_RECIPE} {recipe}")
+            tested = self.causes.get((trials[0].trial.name, claim.quantity))
+            known = tested is not None and tested.seeds == {each.trial.seed for each in trials}
+            return with_reason(row, tested.reason if known else f"{REDUCED_RECIPE} {recipe}")
         return row
 
     def contrast(
@@ -145,6 +155,34 @@ class ReducedStudy(LearningStudy):
         if row.verdict in APART and reduced and not row.judgement.reason:
             row = with_reason(row, f"{REDUCED_RECIPE} {reduced}")
         return replace(row, recipe=self.other_recipes_of(trials), reduced=reduced)
+
+    def control(self, claim: Claim) -> tuple[Subject, str] | None:
+        """Return the networks that must learn for the failure that a claim states to say something, and their score.
+
+        None: the claim states no failure.
+        """
+        return None
+
+    def check_controls(self, rows: Sequence[Row], results: Sequence[Finished]) -> list[Row]:
+        """Return the rows; a failure is compared only if at least half of the control's networks did not fail."""
+        return [self._check_control(row, results) for row in rows]
+
+    def _check_control(self, row: Row, results: Sequence[Finished]) -> Row:
+        claim = row.claim
+        if claim is None or claim.agreement is None or row.verdict is not Verdict.MATCHES:
+            return row
+        control = self.control(claim)
+        if control is None:
+            return row
+        subject, score = control
+        values = [each.result[score] for each in finite([each for each in results if each.trial.subject == subject])]
+        learned = sum(value not in claim.agreement for value in values)
+        if values and 2 * learned >= len(values):
+            return row
+        learned_in = f"learned it in {learned} of {len(values)}" if values else "was not run"
+        which = "it" if subject == claim.subject else subject.name
+        reason = f"{which} {learned_in} ({score}), so that a failure says little"
+        return replace(row, judgement=not_compared(Obstacle.CHANCE, reason))
 
     def groups(self, results: Sequence[Finished]) -> list[list[Finished]]:
         """Return the trials of each network on each task."""

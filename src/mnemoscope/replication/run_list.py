@@ -51,6 +51,8 @@ class PlannedRun:
     """Which rows of the scoreboard the trials decide."""
     out_of_reach: str = ""
     """Why the trials were not run, if nobody plans to run them; the scoreboard says it after their device time."""
+    seconds_before: float = 0.0
+    """Estimated device time of the trials of earlier entries that are not done, if it is known."""
 
     @cached_property
     def subjects(self) -> frozenset[Subject]:

@@ -362,14 +362,14 @@ def _concerns(claim: Subject, trial: Subject) -> bool:
 
 
 def _quickest(claim: Claim, planned: Sequence[PlannedRun]) -> PlannedRun | None:
-    """Return the entry of the run list that measures a claim in the shortest time.
+    """Return the entry of the run list that measures a claim in the shortest time, one within reach if there is any.
 
     For a claim about several subjects, it is the longest of their entries, with the time of all of them.
     """
     entries = []
     for subject in _measured_subjects(claim, planned):
         listed = [each for each in planned if subject in each.subjects]
-        entries += [min(listed, key=lambda each: each.seconds)] if listed else []
+        entries += [min(listed, key=lambda each: (bool(each.out_of_reach), each.seconds))] if listed else []
     if not entries:
         return None
     longest = max(entries, key=lambda each: each.seconds)
@@ -396,12 +396,11 @@ def _measured_subjects(claim: Claim, planned: Sequence[PlannedRun]) -> Sequence[
 
 
 def _with_queue(planned: Sequence[PlannedRun], results: Sequence[PresetResults]) -> list[PlannedRun]:
-    """Return the run list; an entry without a reason why it is out of reach gets the time of the runs before it."""
+    """Return the run list; each entry gets the device time of what is left before it."""
     done = {(each.study.name, each.preset): {one.trial.hash for one in each.finished} for each in results}
     found, seconds = [], 0.0
     for each in planned:
-        waits = f"it comes after {_hours(seconds)} of the run list, which this release did not have" if seconds else ""
-        found.append(replace(each, out_of_reach=each.out_of_reach or waits))
+        found.append(replace(each, seconds_before=seconds))
         if not each.out_of_reach:
             stored = done.get((each.study.name, each.preset), set())
             seconds += each.seconds * sum(trial.hash not in stored for trial in each.trials)
@@ -409,9 +408,11 @@ def _with_queue(planned: Sequence[PlannedRun], results: Sequence[PresetResults])
 
 
 def _device_time(planned: PlannedRun) -> str:
-    """Return the device time of one seed, and why it is out of reach."""
-    time = f"{_hours(planned.seconds)} a seed"
-    return f"{time}: {planned.out_of_reach}" if planned.out_of_reach else time
+    """Return the device time of one seed, and why it is out of reach or the time before it."""
+    time, before = f"{_hours(planned.seconds)} a seed", planned.seconds_before
+    if planned.out_of_reach:
+        return f"{time}: {planned.out_of_reach}"
+    return f"{time}; {_hours(before)} of the run list, which come before it, are not done either" if before else time
 
 
 def _hours(seconds: float) -> str:

@@ -297,8 +297,8 @@ def _in_time(part: Tensor, micro_steps: int) -> Tensor:
 def _scan_numbers(parts: Parts, S: Tensor) -> tuple[Tensor, Tensor]:
     """Run a diagonal recurrence with one value per head: the numbers of the state do not interact."""
     writes = parts.keys * parts.values
-    constant = parts.log_decays.stride()[:2] == (0, 0)  # expanded over time and batch
-    decays = parts.decays[0, 0] if constant else parts.decays
+    constant = parts.log_decays.numel() > 0 and parts.log_decays.stride()[:2] == (0, 0)  # expanded over time and batch
+    decays = (parts._replace(log_decays=parts.log_decays[0, 0]) if constant else parts).decays  # one exponential
     decays = decays.expand(writes.shape[2:] if constant else writes.shape).flatten(0 if constant else 2)
     states = diagonal_scan(decays, writes.flatten(2), S.flatten(1)).view_as(writes)
     return (parts.queries * states).sum(-1, keepdim=True), states[-1].unsqueeze(-1)

@@ -136,7 +136,7 @@ def _claims() -> list[Claim]:
             ACCURACY,
             f"{number}%",
             table_1,
-            as_printed(f"{number}%", high=1.0),
+            as_printed(f"{number}%", low=0.0, high=1.0),
             better="higher",
         )
         for network, number in TABLE_1.items()
@@ -147,7 +147,7 @@ def _claims() -> list[Claim]:
             _at(length),
             f"{number}%",
             table_2,
-            as_printed(f"{number}%", high=1.0),
+            as_printed(f"{number}%", low=0.0, high=1.0),
             better="higher",
         )
         for network, row in TABLE_2.items()

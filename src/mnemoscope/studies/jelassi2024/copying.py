@@ -13,7 +13,7 @@ from mnemoscope.replication.agreement import at_least, at_most
 from mnemoscope.replication.claims import Claim, Row, Subject, about
 from mnemoscope.replication.learning_study import finite
 from mnemoscope.replication.reduced_study import ReducedStudy
-from mnemoscope.replication.study import Finished, Preset
+from mnemoscope.replication.study import Finished, Preset, Trial
 from mnemoscope.training import evaluate_tasks, load_model
 
 TRAINED, LONGER = "whole strings at trained lengths", "whole strings of twice the longest"
@@ -141,6 +141,13 @@ class Copying(ReducedStudy):
     }
     cites = ("jelassi2024",)
 
+    def unlike_published(self, trial: Trial) -> str:
+        constant = trial.settings["schedule"] == "constant"
+        return f"{self.unlike}, a constant learning rate in place of a linear one" if constant else self.unlike
+
+    def control(self, claim: Claim) -> tuple[Subject, str] | None:
+        return (claim.subject, TRAINED) if claim.agreement is FAILS else None
+
     def measure(self, run: Path) -> dict[str, Any]:
         """Return the share of whole strings at trained lengths, and at twice the longest."""
         model, task, config = load_model(run)
@@ -160,7 +167,7 @@ class Copying(ReducedStudy):
                 sides = (about(network, TASK) for network in claim.subject.network.split(" against "))
                 contrast = self.contrast(results, claim, *sides, score=score, comparisons=8)
                 rows += [] if contrast is None else [contrast]
-        return rows
+        return self.check_controls(rows, results)
 
 
 STUDY = Copying()

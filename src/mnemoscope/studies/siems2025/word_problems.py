@@ -49,7 +49,7 @@ SHORT: dict[str, Any] = {
 }
 """Words of 16 letters in place of 128, and 2 heads of 8 in place of 8 of 32; training ends when a batch is solved."""
 EIGHT_HEADS: dict[str, Any] = {**SHORT, "name": "eight-heads", "hidden_size": 64}
-"""8 heads of 8, as many as published: with 2, two factors seldom learned A5, so that failures of one said nothing."""
+"""8 heads of 8, as many as published: with 2, two factors seldom learned A5, and a failure of one proved nothing."""
 TINY: dict[str, Any] = {"name": "tiny-words", "hidden_size": 8, "batch_size": 4, "steps": 4, "evaluate_every": 2}
 LEARNS = at_least(0.99, "our reading of 'trains successfully': 99 of 100 products")
 FAILS = at_most(0.5, "our reading of 'does not converge': at most half of the products; the sign alone gives a third")
@@ -177,6 +177,12 @@ class WordProblems(ReducedStudy):
         group, cell = trial.settings["task_options"]["group"], trial.settings["cell_options"]
         return changed(PUBLISHED, {"task_options": {"group": group}, "cell_options": {**cell, "heads": 8}})
 
+    def control(self, claim: Claim) -> tuple[Subject, str] | None:
+        if claim.agreement is not FAILS:
+            return None
+        factors = {"S3": 2, **{group: settings[-1][0] for group, settings in OTHERS.items()}}[claim.subject.task]
+        return about(_network(factors, NEGATIVE), claim.subject.task), TRAINED
+
     def measure(self, run: Path) -> dict[str, Any]:
         """Return the accuracy of new words, and of words four times as long."""
         model, task, config = load_model(run)
@@ -193,7 +199,7 @@ class WordProblems(ReducedStudy):
         gain = self.claim(GAIN, about("deltaproduct", "S3"))
         sides = (about(_network(factors, NEGATIVE), "S3") for factors in (2, 1))
         contrast = self.contrast(results, gain, *sides, score=LONGER, comparisons=1, chance=1 / 6)
-        return rows if contrast is None else [*rows, contrast]
+        return self.check_controls(rows if contrast is None else [*rows, contrast], results)
 
 
 STUDY = WordProblems()

@@ -123,7 +123,7 @@ def _claims() -> list[Claim]:
     claims = []
     for network, quantity, numbers, source in tables:
         for task, number in zip((*TASKS, MEAN), numbers, strict=True):
-            near = as_printed(number, high=1.0)
+            near = as_printed(number, low=0.0, high=1.0)
             claims.append(ScoreClaim(about(network, task), quantity, number, source, near, better="higher"))
     return claims
 
