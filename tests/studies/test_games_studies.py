@@ -150,6 +150,14 @@ def test_the_reason_names_the_causes_that_the_runs_refute(best, seen, refuted):
     assert stripes == "cause unknown; one seed"
 
 
+def test_the_reason_names_the_causes_that_other_presets_refute():
+    study = relational_games.STUDY
+    runs = [run for run in finished(study, "cpu", lambda _, key: 0.7) if run.trial.name == "transformer, occurs"]
+    rows = {row.quantity: row for row in study.summarise(runs)}
+    assert "cause unknown" in rows["transformer, occurs: hexominoes"].judgement.reason
+    assert rows["transformer, occurs: hexominoes"].judgement.reason.endswith("(preset causes)")
+
+
 def test_parameters_are_compared_after_any_number_of_iterations():
     study = parameter_match.STUDY
     runs = finished(study, "smoke", lambda condition, key: 1.0, parameters=205026)

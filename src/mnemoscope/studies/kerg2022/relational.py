@@ -10,10 +10,10 @@ from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any
 
 from mnemoscope.config.run_config import ENDLESS_EVALUATION, changed
-from mnemoscope.replication.claims import Row, with_reason
+from mnemoscope.replication.claims import Row, Subject, with_reason
 from mnemoscope.replication.learning_study import LearningStudy, by_name, finite
 from mnemoscope.replication.study import Finished, Trial
-from mnemoscope.replication.verdicts import Obstacle, Verdict
+from mnemoscope.replication.verdicts import UNKNOWN, Obstacle, Verdict
 from mnemoscope.studies.kerg2022 import relational_contrasts as contrasts, relational_reasons as reasons
 from mnemoscope.studies.kerg2022.relational_claims import UNSEEN_SHAPES, Contrast
 from mnemoscope.studies.kerg2022.relational_contrasts import ContrastResult
@@ -64,6 +64,8 @@ class RelationalStudy(LearningStudy):
     """Settings that must equal the published ones for a trial to be compared."""
     other_recipes: Mapping[str, Mapping[str, Any]] = {}
     """Changes of the published recipe for networks that are not in the source, by name."""
+    refuted: Mapping[Subject, str] = {}
+    """Causes of a difference that further runs refute, by the subject of the trials that differ."""
 
     def __init_subclass__(cls) -> None:
         """Name the runs of a study after it."""
@@ -136,7 +138,9 @@ class RelationalStudy(LearningStudy):
             return row
         published = claim.agreement.low if claim.agreement.published is None else claim.agreement.published
         has_curves = key == self.main_test
-        return with_reason(row, reasons.explain_difference(trials, values, claim.agreement, published, has_curves))
+        reason = reasons.explain_difference(trials, values, claim.agreement, published, has_curves)
+        refuted = self.refuted.get(trials[0].trial.subject, "") if UNKNOWN in reason else ""
+        return with_reason(row, "; ".join(filter(None, (reason, refuted))))
 
     def tested_quantities(self, trials: Sequence[Finished]) -> dict[str, str]:
         """Return the tests of `unseen` that a network had, with the names of their quantities; tasks may lack some."""
