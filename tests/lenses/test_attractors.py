@@ -494,7 +494,7 @@ def test_chaotic_maps_are_recognised():
         steps=600,
         patience=0,
     )
-    assert [kind.words for kind in attractors.kind_of_starts] == ["chaos", "chaos", "divergence"]
+    assert [kind.description for kind in attractors.kind_of_starts] == ["chaos", "chaos", "divergence"]
     assert float(attractors.exponents[0, 0]) == pytest.approx(0.42, abs=0.03)
     assert "leaves to infinity (1 of 3 starts)" in attractors.verdict
     assert attractors.figure().axes

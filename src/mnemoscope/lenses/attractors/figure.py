@@ -152,7 +152,7 @@ def _show_surroundings(axes: Any, coordinates: np.ndarray) -> None:
 
 def _name(attractors: Attractors, row: int) -> str:
     kind = attractors.kind[row]
-    return f"cycle of {attractors.periods[row]:.0f}" if kind == Kind.CYCLE else kind.words
+    return f"cycle of {attractors.periods[row]:.0f}" if kind == Kind.CYCLE else kind.description
 
 
 def _projected_orbits(cycles: Cycles, orbits: list[np.ndarray]) -> tuple[list[np.ndarray], tuple[str, ...]]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float, Int
+from mnemoscope.base.described_enum import DescribedEnum
 from mnemoscope.lenses.result import Flags, Result
 
 UNDEFINED = "a step gives NaN"
@@ -19,7 +19,7 @@ MAX_SENTENCES = 8
 """Attractors that are described individually in a summary."""
 
 
-class Kind(IntEnum):
+class Kind(DescribedEnum):
     """Kinds of long-term behaviour, each with its English name."""
 
     POINT = 0, "point attractor"
@@ -32,13 +32,6 @@ class Kind(IntEnum):
     DIVERGED = 7, "divergence"
     UNDECIDED = 8, "undecided"
 
-    words: str
-
-    def __new__(cls, value: int, words: str) -> Kind:
-        kind = int.__new__(cls, value)
-        kind._value_, kind.words = value, words
-        return kind
-
 
 @dataclass(frozen=True, repr=False)
 class Attractors(Result):
@@ -47,7 +40,7 @@ class Attractors(Result):
     >>> import mnemoscope as ms
     >>> double_well = ms.Dynamics(ms.adapt(lambda x, h: torch.tanh(2 * h + x), state_size=1, bounds=(-1, 1)))
     >>> attractors = ms.find_attractors(double_well, 20)
-    >>> [kind.words for kind in attractors.kind], attractors.shares.sum().item()
+    >>> [kind.description for kind in attractors.kind], attractors.shares.sum().item()
     (['point attractor', 'point attractor'], 1.0)
     >>> print(attractors.verdict)
     Left alone, the system comes to rest at one of 2 stable fixed points (all of 20 starts).
@@ -199,5 +192,5 @@ def _sentences(attractors: Attractors) -> Iterator[str]:
             details.append(f"a perturbation decays by a factor e in {slowest:.3g} {time}")
         if attractors.notes[row] and kind != Kind.UNDECIDED:
             details.append(attractors.notes[row])
-        name = kind.words[0].upper() + kind.words[1:]
+        name = kind.description[0].upper() + kind.description[1:]
         yield f"{name}{f' ({share:.0%} of starts)'}{': ' if details else ''}{', '.join(details)}."

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from enum import IntEnum
 
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float, Int
+from mnemoscope.base.described_enum import DescribedEnum
 
 
-class Status(IntEnum):
-    """Outcome of a start. Only FIXED starts contribute fixed points; every start is reported."""
+class Status(DescribedEnum):
+    """Outcome of a start, as the end of a sentence. Only FIXED starts contribute fixed points; all are reported."""
 
     FIXED = 0, "reached a fixed point"
     SLOW = 1, "ended at a slow point"
@@ -20,14 +20,6 @@ class Status(IntEnum):
     UNFINISHED = 3, "ran out of steps or made no progress"
     OUTSIDE = 4, "stopped at the edge of the box on the way out"
     DIVERGED = 5, "diverged"
-
-    description: str
-    """The outcome, as the end of a sentence about starts."""
-
-    def __new__(cls, value: int, description: str) -> Status:
-        status = int.__new__(cls, value)
-        status._value_, status.description = value, description
-        return status
 
 
 @dataclass(frozen=True)
