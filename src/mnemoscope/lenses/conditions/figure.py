@@ -84,9 +84,9 @@ def _draw_states(axes: Any, name: str, result: Any, project: Projection, colour:
     kinds = result.kind if isinstance(getattr(result, "kind", None), list) else ["state"] * len(states)
     if len(kinds) != len(states):  # the states of cycles are more than the cycles
         kinds = ["state"] * len(states)
-    words = [getattr(kind, "words", kind) for kind in kinds]
-    for kind in dict.fromkeys(words):
-        rows = [place for place, other in enumerate(words) if other == kind]
+    names = [getattr(kind, "description", kind) for kind in kinds]
+    for kind in dict.fromkeys(names):
+        rows = [place for place, other in enumerate(names) if other == kind]
         style = (
             {"facecolor": "none", "edgecolor": colour} if kind in HOLLOW else {"color": colour, "edgecolor": "white"}
         )
