@@ -64,8 +64,8 @@ class RelationalStudy(LearningStudy):
     """Settings that must equal the published ones for a trial to be compared."""
     other_recipes: Mapping[str, Mapping[str, Any]] = {}
     """Changes of the published recipe for networks that are not in the source, by name."""
-    refuted: Mapping[Subject, str] = {}
-    """Causes of a difference that further runs refute, by the subject of the trials that differ."""
+    refuted: Mapping[tuple[Subject, str], str] = {}
+    """Causes of a difference that further runs refute, by the subject of the trials and the key of the test."""
 
     def __init_subclass__(cls) -> None:
         """Name the runs of a study after it."""
@@ -139,7 +139,7 @@ class RelationalStudy(LearningStudy):
         published = claim.agreement.low if claim.agreement.published is None else claim.agreement.published
         has_curves = key == self.main_test
         reason = reasons.explain_difference(trials, values, claim.agreement, published, has_curves)
-        refuted = self.refuted.get(trials[0].trial.subject, "") if UNKNOWN in reason else ""
+        refuted = self.refuted.get((trials[0].trial.subject, key), "") if UNKNOWN in reason else ""
         return with_reason(row, "; ".join(filter(None, (reason, refuted))))
 
     def tested_quantities(self, trials: Sequence[Finished]) -> dict[str, str]:
