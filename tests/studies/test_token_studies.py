@@ -92,14 +92,14 @@ def test_a_failure_is_compared_only_if_its_control_was_run_and_learned():
     alone = [each for each in known if each.trial.subject == about("deltaproduct 1 [-1, 1]", "S4")]
     (failure, _) = study.summarise(alone)
     assert failure.judgement.obstacle is Obstacle.CHANCE
-    assert failure.judgement.reason.startswith("deltaproduct 2 [-1, 1], S4 was not run (accuracy at the trained")
+    assert "says little, since deltaproduct 2 [-1, 1], S4 was not run (accuracy at" in failure.judgement.reason
     copying = registry.studies.load("string-copying")
     for trained, verdict in ((0.9, Verdict.MATCHES), (0.05, Verdict.NOT_COMPARED)):
         scores = {"whole strings at trained lengths": trained, "whole strings of twice the longest": 0.0}
         found = {row.quantity: row for row in copying.summarise(results(copying, "reduced", **scores))}
         longer = found["lstm, string-copy: whole strings of twice the longest"]
         assert longer.verdict is verdict
-    assert longer.judgement.reason.startswith("it learned it in 0 of 3 (whole strings at trained lengths), so")
+    assert "the same network learned the task in 0 of 3 trainings (whole strings" in longer.judgement.reason
 
 
 def test_a_gain_of_networks_of_which_one_diverged_agrees_in_part():

@@ -151,6 +151,7 @@ class RunStudy:
 
         mnemoscope study flipflop-cube --preset smoke
         mnemoscope study flipflop-cube --preset cpu --seeds 0 1 2 --resume
+        mnemoscope study comparison --preset paper --seeds 0 --device cpu
         mnemoscope study fisher-table --engine-options max_jobs 4
         mnemoscope study fisher-table --engine ray --engine-options address auto
     """

@@ -51,7 +51,7 @@ def multi_process_service() -> Generator[dict[str, str]]:
                 raise
             try:
                 _control(variables, command="quit")
-            except Exception as error:  # the jobs have ended well
+            except (RuntimeError, OSError, subprocess.SubprocessError) as error:  # the jobs have ended well
                 warnings.warn(f"NVIDIA's Multi-Process Service did not end: {error}", stacklevel=2)
 
 

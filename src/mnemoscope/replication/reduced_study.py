@@ -179,9 +179,9 @@ class ReducedStudy(LearningStudy):
         learned = sum(value not in claim.agreement for value in values)
         if values and 2 * learned >= len(values):
             return row
-        learned_in = f"learned it in {learned} of {len(values)}" if values else "was not run"
-        which = "it" if subject == claim.subject else subject.name
-        reason = f"{which} {learned_in} ({score}), so that a failure says little"
+        outcome = f"learned the task in {learned} of {len(values)} trainings" if values else "was not run"
+        network = "the same network" if subject == claim.subject else subject.name
+        reason = f"a failure says little, since {network} {outcome} ({score})"
         return replace(row, judgement=not_compared(Obstacle.CHANCE, reason))
 
     def groups(self, results: Sequence[Finished]) -> list[list[Finished]]:
