@@ -25,7 +25,7 @@ from mnemoscope.tasks import (
     StringCopy,
 )
 from mnemoscope.training import evaluate_tasks
-from mnemoscope.training.answers import answer
+from mnemoscope.training.answers import answer, read_places
 from mnemoscope.training.build import build_model, build_task
 from tests.slow import representatives
 from tests.tasks.test_tasks import GENERATED, TokenTask
@@ -459,7 +459,7 @@ def test_every_cell_reads_tokens_and_answers_at_the_counted_steps(cell):
     assert isinstance(model.encode, torch.nn.Embedding)
     assert model.encode.weight.shape == (20, 16)
     batch = task.batch(3, seed=0, number=0)
-    counted, every = answer(model, task, batch, None), answer(model, task, batch, None, dense=True)
+    counted, every = (answer(model, batch, None, places) for places in (read_places(task, batch), None))
     assert counted.outputs.shape == (1, 6, 20)
     assert torch.allclose(counted.outputs[0], every.outputs[batch.mask], atol=1e-5)
     sparse, dense = (task.loss(each.outputs, each.batch) for each in (counted, every))

@@ -13,9 +13,11 @@ from mnemoscope.config.run_config import RunConfig
 from mnemoscope.networks.relational import relational_model
 from mnemoscope.relational.network import EncodedObjects
 from mnemoscope.tasks.relational import SameDifferent
+from mnemoscope.tasks.tokens.multi_query_recall import MultiQueryRecall
 from mnemoscope.training import load_model
+from mnemoscope.training.answers import read_places
 from mnemoscope.training.backward_pass import BackwardPass
-from mnemoscope.training.bptt import backpropagate
+from mnemoscope.training.bptt import backpropagate, batch_accuracy, cut_windows, run_windows
 from mnemoscope.training.build import build_model, build_task
 from mnemoscope.training.checkpoint import Counters
 from mnemoscope.training.graphed_pass import GraphedPass, _relative_difference, training_stream
@@ -116,6 +118,42 @@ def test_appended_images_change_neither_loss_nor_gradient():
     assert len(batch.inputs.images) == 3 < len(batch.inputs.padded().images) == 4
     torch.testing.assert_close(losses[1], losses[0])
     torch.testing.assert_close(gradients[1], gradients[0])
+
+
+@pytest.mark.parametrize(("pairs", "filled"), [(2, 8), (3, 16)])
+def test_places_that_are_filled_up_for_a_graph_change_neither_loss_nor_gradient(pairs, filled, monkeypatch):
+    monkeypatch.setattr("mnemoscope.training.answers.MANY_OUTPUTS", 1)
+    task = MultiQueryRecall(pairs=pairs, length=16, vocabulary=16)
+    config = RunConfig("places", task="mqar", cell="gru", hidden_size=8)
+    batch, found = task.batch(4, 0, 0), []
+    for on_gpu in (False, True):
+        model = build_model(config, task)
+        windows = cut_windows(task, batch, None, on_gpu=on_gpu)
+        result = run_windows(model, task, windows, None, [], keep_outputs=True)
+        accuracy = batch_accuracy(task, windows, result[2])
+        found.append(
+            (len(windows[0].places), [result[0], torch.tensor(accuracy), *(p.grad for p in model.parameters())])
+        )
+    (exact, expected), (more, numbers) = found
+    assert (exact, more) == (4 * pairs, filled)
+    torch.testing.assert_close(numbers, expected)
+
+
+def test_a_batch_of_few_outputs_is_read_out_everywhere_in_a_graph():
+    task = MultiQueryRecall(pairs=2, length=16, vocabulary=16)
+    batch = task.batch(4, 0, 0)
+    assert read_places(task, batch, of_few_lengths=True) is None
+    assert len(read_places(task, batch)) == 8
+
+
+def test_the_pass_over_filled_places_neither_waits_for_a_gpu_nor_copies_to_it(monkeypatch):
+    monkeypatch.setattr("mnemoscope.training.answers.MANY_OUTPUTS", 1)
+    task = MultiQueryRecall(pairs=3, length=16, vocabulary=16)
+    model = build_model(RunConfig("places", task="mqar", cell="gru", hidden_size=8), task)
+    windows = cut_windows(task, task.batch(4, 0, 0), None, on_gpu=True)
+    with HostTensors() as found:
+        run_windows(model, task, windows, None, [], keep_outputs=False)
+    assert found.names == []
 
 
 def test_asking_for_graphs_where_there_are_none_warns_with_the_reason():
@@ -227,7 +265,7 @@ def test_a_pass_that_no_graph_can_repeat_is_refused_with_the_reason(kind, reason
     model.readout.forward = forward
     graphed = GraphedPass(model, [], warn=True)
     batch = task.batch(4, 0, 0)
-    windows = ms.training.bptt.cut_windows(batch, None)
+    windows = cut_windows(task, batch, None, on_gpu=True)
     with training_stream("cuda"):
         with pytest.warns(UserWarning, match=reason):
             graphed(task, windows, None, scored=False)
@@ -253,7 +291,7 @@ def test_a_constant_that_should_change_is_noticed_by_the_comparison():
 
     model.readout.forward = forward
     graphed = GraphedPass(model, [], warn=True)
-    windows = ms.training.bptt.cut_windows(task.batch(4, 0, 0), None)
+    windows = cut_windows(task, task.batch(4, 0, 0), None, on_gpu=True)
     with training_stream("cuda"):
         graphed(task, windows, None, scored=False)
         model.zero_grad()

@@ -50,7 +50,15 @@ class Batch(NamedTuple):
         >>> Parity().batch(5, seed=0, number=0).counted().targets.shape
         torch.Size([1, 5])
         """
-        return Batch(*(part[self.mask].unsqueeze(0) for part in self))
+        return self.at(self.places())
+
+    def places(self) -> Int[Tensor, " places"]:
+        """Return the places of the counted steps in the batch, flattened over time and sequences."""
+        return self.mask.flatten().nonzero()[:, 0]
+
+    def at(self, places: Int[Tensor, " places"]) -> Batch:
+        """Return the steps at these places alone, as one step of as many sequences."""
+        return Batch(*(part.flatten(0, 1).index_select(0, places).unsqueeze(0) for part in self))
 
     def windows(self, length: int | None) -> Iterator[Batch]:
         """Return the batch cut along time into windows of `length` steps; the last window may be shorter.

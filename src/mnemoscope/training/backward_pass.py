@@ -50,7 +50,7 @@ class BackwardPass:
         seed = ("step", config.seed, self._counters.step, *((self._group.rank,) if self._group.rank else ()))
         with seeded(*seed, device=config.device):
             if self._graphed is not None:
-                windows = cut_windows(batch, config.truncate, self._shard)
+                windows = cut_windows(task, batch, config.truncate, self._shard, on_gpu=True)
                 result = self._graphed(task, windows, state, scored=scored)
             else:
                 result = backpropagate(

@@ -9,11 +9,11 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-from mnemoscope.base.array_types import Float
+from mnemoscope.base.array_types import Float, Int
 from mnemoscope.cells import Model
-from mnemoscope.cells.state import State, map_state
+from mnemoscope.cells.state import State, leaves, map_state
 from mnemoscope.tasks import Batch, Task
-from mnemoscope.training.answers import answer
+from mnemoscope.training.answers import answer, read_places
 
 
 @runtime_checkable
@@ -55,6 +55,17 @@ class Window(NamedTuple):
     """Counted steps, as a share of those of the whole batch."""
     sequences: float
     """Sequences, as a share of those of the whole batch."""
+    places: Int[Tensor, " places"] | None
+    """Places at which the network is read out; None for all."""
+
+    def to(self, device: torch.device | str, *, copy: bool = False) -> Window:
+        """Return the window with its tensors on another device."""
+        batch = map_state(lambda part: part.to(device, copy=copy), self.batch)
+        return self._replace(batch=batch, places=None if self.places is None else self.places.to(device, copy=copy))
+
+    def tensors(self) -> list[Tensor]:
+        """Return the tensors that change from batch to batch."""
+        return [*leaves(self.batch), *([] if self.places is None else [self.places])]
 
 
 class WindowOutputs(NamedTuple):
@@ -64,13 +75,16 @@ class WindowOutputs(NamedTuple):
     batch: Batch
 
 
-def cut_windows(batch: Batch, truncate: int | None, shard: slice | None = None) -> list[Window]:
-    """Return the windows of a batch on the CPU; see `backpropagate` for the arguments."""
+def cut_windows(
+    task: Task, batch: Batch, truncate: int | None, shard: slice | None = None, *, on_gpu: bool = False
+) -> list[Window]:
+    """Return the windows of a batch on the CPU, to be run there or on a GPU; see `backpropagate` for the arguments."""
     counted, windows = int(batch.mask.sum()), []
     for whole in batch.windows(truncate):
         part = whole if shard is None else whole.part(shard)
         sequences = 1.0 if shard is None else part.mask.shape[1] / batch.mask.shape[1]
-        windows.append(Window(part, bool(whole.mask.any()), int(part.mask.sum()) / counted, sequences))
+        places = read_places(task, part, of_few_lengths=on_gpu)
+        windows.append(Window(part, bool(whole.mask.any()), int(part.mask.sum()) / counted, sequences, places))
     return windows
 
 
@@ -103,7 +117,10 @@ def backpropagate(
             those of the whole batch: losses are weighted by counted steps, penalties by sequences.
 
     """
-    windows = cut_windows(batch, truncate, shard)  # shares are counted on the CPU: no wait for a GPU
+    on_gpu = next(model.parameters()).device.type == "cuda"
+    windows = cut_windows(
+        task, batch, truncate, shard, on_gpu=on_gpu
+    )  # shares and places are counted on the CPU: no wait for a GPU
     loss, state, outputs = run_windows(model, task, windows, state, penalised, keep_outputs=scored)
     return BatchLoss(loss, state, batch_accuracy(task, windows, outputs) if scored else None)
 
@@ -121,9 +138,9 @@ def run_windows(
     device = next(model.parameters()).device
     total, kept = torch.zeros((), device=device), []
     for number, window in enumerate(windows, start=1):
-        batch, costs = window.batch.to(device), []
+        window, costs = window.to(device), []
         with nullcontext() if window.counts else torch.no_grad():
-            outputs, batch, state = answer(model, task, batch, state, dense=device.type == "cuda")
+            outputs, batch, state = answer(model, window.batch, state, window.places)
             state = map_state(Tensor.detach, state)
         if window.counts:
             loss = task.loss(outputs, batch)

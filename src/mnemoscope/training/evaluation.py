@@ -11,7 +11,7 @@ import torch
 from mnemoscope.cells import Model
 from mnemoscope.lenses import SpanScores
 from mnemoscope.tasks import Batch, Split, Task
-from mnemoscope.training.answers import answer
+from mnemoscope.training.answers import answer, read_places
 from mnemoscope.training.sequence_scores import evaluate_sequences
 
 Name = TypeVar("Name", bound=Hashable)
@@ -42,7 +42,7 @@ def evaluate(
     for batch, carry in zip(batches, continues, strict=False):
         state, parts = state if carry else None, []
         for piece in batch.windows(None if task.decoded else window):
-            outputs, _, state = answer(network, task, piece, state)
+            outputs, _, state = answer(network, piece, state, read_places(task, piece))
             parts.append(outputs)
         outputs = torch.cat(parts, 1 if task.pointwise else 0)
         scored = batch.counted() if task.pointwise else batch

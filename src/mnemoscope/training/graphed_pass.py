@@ -98,7 +98,7 @@ class GraphedPass:
     def _watched(self, task: Task, windows: Sequence[Window], state: State | None, scored: bool) -> Pass:
         """Run a pass, and set `refusal` if a graph could not repeat it."""
         device = next(self._model.parameters()).device
-        moved = [window._replace(batch=window.batch.to(device)) for window in windows]
+        moved = [window.to(device) for window in windows]
         before = torch.default_generator.get_state()
         with _synchronisations() as places:
             result = run_windows(self._model, task, moved, state, self._penalised, keep_outputs=scored)
@@ -175,10 +175,7 @@ class _Recording:
         device = parameters[0].device
         self._task = task  # its address is part of the shape, so that it must stay alive
         self._windows = [
-            window._replace(
-                batch=map_state(lambda part: part.to(device, copy=True), window.batch),
-                share=torch.tensor(window.share, dtype=torch.float64, device=device),
-            )
+            window.to(device, copy=True)._replace(share=torch.tensor(window.share, dtype=torch.float64, device=device))
             for window in windows
         ]
         self._state = None if state is None else map_state(torch.clone, state)
@@ -193,7 +190,7 @@ class _Recording:
     def replay(self, windows: Sequence[Window], state: State | None) -> None:
         """Run the graph on these windows; `result` and `gradients` then hold what it computed."""
         for kept, window in zip(self._windows, windows, strict=True):
-            for into, part in zip(leaves(kept.batch), leaves(window.batch), strict=True):
+            for into, part in zip(kept.tensors(), window.tensors(), strict=True):
                 into.copy_(part)
             assert isinstance(kept.share, Tensor)
             kept.share.fill_(window.share)  # it depends on the mask: a shard has a varying part of the counted steps
@@ -218,7 +215,7 @@ def _shape(task: Task, windows: Sequence[Window], state: State | None, scored: b
         id(task),
         scored,
         None if state is None else tuple((part.shape, part.dtype) for part in leaves(state)),
-        tuple((window.counts, *((part.shape, part.dtype) for part in leaves(window.batch))) for window in windows),
+        tuple((window.counts, *((part.shape, part.dtype) for part in window.tensors())) for window in windows),
     )
 
 
