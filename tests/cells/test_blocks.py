@@ -55,7 +55,7 @@ def test_the_kernel_is_the_loop_with_all_gradients(family, mask):
         outputs, last, route = ms.scan(network, xs, start, mask=mask, backend=backend, explain=True)
         loss = outputs.square().sum() + sum((part * part.conj()).real.sum() for part in leaves(last))
         found.append((outputs, *leaves(last), *torch.autograd.grad(loss, wanted)))
-    assert route.fused == (family != "slstm")
+    assert route.fused
     for one, other in zip(*found, strict=True):
         close(one, other)
 
@@ -284,3 +284,32 @@ def test_bad_blocks_are_refused():
     for method in ("advance", "read"):
         with pytest.raises(NotImplementedError, match=f"Recurrence must define {method}"):
             getattr(Recurrence(), method)(randn(1, 3), None)
+
+
+class HalfSLSTM(SLSTM):
+    """An sLSTM whose blocks must run its own step."""
+
+    def advance(self, features, state):
+        return map_state(lambda part: part / 2, super().advance(features, state))
+
+
+@pytest.mark.parametrize("heads", [1, 2])
+def test_an_slstm_on_whole_sequences_is_its_steps_where_no_scan_is_fused(heads, monkeypatch):
+    core = SLSTM(4, 6, heads=heads).double()
+    state = map_state(torch.rand_like, core.initial_state(2))
+    features = core.project(randn(7, 2, 4))
+    fused = core.run(features, state, MASK)
+    monkeypatch.setattr(SLSTM, "_why_not_fused", lambda *arguments: "a test asks for the loop")
+    looped = core.run(features, state, MASK)
+    for one, other in zip(leaves(fused), leaves(looped), strict=True):
+        close(one, other)
+
+
+def test_a_block_around_another_slstm_runs_its_steps():
+    torch.manual_seed(0)
+    block, xs = Block(HalfSLSTM(3, 4), 3, Surroundings(projection=True)), torch.randn(5, 2, 3)
+    outputs, _, route = ms.scan(block, xs, explain=True)
+    assert not route.fused
+    assert "HalfSLSTM takes no whole sequences" in str(route)
+    block.core.__class__ = SLSTM
+    assert not torch.allclose(outputs, ms.scan(block, xs)[0])

@@ -117,7 +117,7 @@ class Block(Cell):
 
     def fast_path(self, xs: Tensor, state: Any, mask: Tensor | None) -> FastPath | NoFastPath:
         if not self.core.whole_sequences:
-            return NoFastPath(f"the gates of {type(self.core).__name__} depend on its state")
+            return NoFastPath(f"{type(self.core).__name__} takes no whole sequences")
         return FastPath(self.core.kernel_name(xs.device, xs.dtype), lambda: self._run(xs, state, mask))
 
     def _run(self, xs: Tensor, state: Any, mask: Tensor | None) -> tuple[Tensor, Any]:

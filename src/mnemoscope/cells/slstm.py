@@ -19,6 +19,7 @@ from mnemoscope.cells.recurrence import Recurrence
 from mnemoscope.cells.surroundings import Surroundings
 from mnemoscope.kernels.gated import no_gated_scan
 from mnemoscope.kernels.slstm import LARGEST, new_scale, slstm_scan
+from mnemoscope.kernels.stepping import held_steps
 
 HEADS_OPERATIONS = 4e6
 """Operations of a step's product over all heads up to which the fused scan takes several heads: some 40 microseconds,
@@ -50,6 +51,8 @@ class SLSTM(Recurrence):
     torch.Size([4, 16])
     """
 
+    whole_sequences = True
+    called_by_fast_path = frozenset({"preactivations"})
     surroundings: ClassVar[Surroundings] = Surroundings(
         input_norm="layer",
         convolution=4,
@@ -79,6 +82,12 @@ class SLSTM(Recurrence):
             self.project.bias[hidden_size : 2 * hidden_size] = forget_bias
         self.norm = nn.Identity()
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        replaced = {"advance", "_advance", "_gates", "read"} & vars(cls).keys()
+        if replaced and "run" not in vars(cls):
+            cls.whole_sequences = False  # `run` may not compute the same as these steps
+
     @classmethod
     def for_blocks(cls, width: int, depth: int, **options: Any) -> list[Any]:
         return [BlockSLSTM(width, level / max(depth - 1, 1), **options) for level in range(depth)]
@@ -93,6 +102,12 @@ class SLSTM(Recurrence):
         return self.project(xs), self.advance
 
     def fast_path(self, xs: Tensor, state: SLSTMState, mask: Tensor | None) -> FastPath | NoFastPath:
+        reason = self._why_not_fused(xs, state, mask)
+        if reason is not None:
+            return NoFastPath(reason)
+        return FastPath("fused slstm (cpu)", lambda: self._fused(self.preactivations(self.project(xs)), state, mask))
+
+    def _why_not_fused(self, xs: Tensor, state: SLSTMState, mask: Tensor | None) -> str | None:
         reason = why_unusual(xs, *state, *self.parameters())
         if reason is None and xs.device.type != "cpu":
             reason = "the fused scan of an sLSTM runs on the CPU only"
@@ -100,22 +115,48 @@ class SLSTM(Recurrence):
             reason = no_gated_scan(xs.device, xs.dtype, self.hidden_size, xs.shape[1], mask is not None)
         if reason is None and self.heads > 1 and 2 * xs.shape[1] * 4 * self.hidden_size**2 > HEADS_OPERATIONS:
             reason = "one product for all heads would take longer than a product for each"
-        if reason is not None:
-            return NoFastPath(reason)
-        return FastPath("fused slstm (cpu)", lambda: self._fused(xs, state, mask))
+        return reason
 
-    def _fused(self, xs: Tensor, state: SLSTMState, mask: Tensor | None) -> tuple[Tensor, SLSTMState]:
+    def _fused(self, us: Tensor, state: SLSTMState, mask: Tensor | None) -> tuple[Tensor, SLSTMState]:
         V = torch.cat([torch.block_diag(*by_head) for by_head in self.recurrent])  # (gates, units)
-        hs, last = slstm_scan(self.project(xs), tuple(state), V, self.forget == "exponential", mask)
+        hs, last = slstm_scan(us, tuple(state), V, self.forget == "exponential", mask)
         return hs, SLSTMState(*last)
 
-    def read(self, features: Tensor, state: SLSTMState) -> Float[Tensor, "batch features"]:
+    def run(
+        self, features: Float[Tensor, "time batch features"], state: SLSTMState, mask: Tensor | None
+    ) -> tuple[Tensor, SLSTMState]:
+        """Return the outputs of a whole sequence and the last state.
+
+        The inputs of all gates are computed at once; the steps of the state follow as one operation, or in a loop.
+        """
+        us = self.preactivations(features)
+        if self._why_not_fused(us, state, mask) is None:
+            hs, state = self._fused(us, state, mask)
+        else:
+            steps = []
+            for u, held in zip(us.unbind(), held_steps(mask, len(us)), strict=True):
+                after = self._advance(u, state)
+                if held is not None:
+                    after = SLSTMState(*(torch.where(held, *pair) for pair in zip(state, after, strict=True)))
+                state = after
+                steps.append(state.h)
+            hs = torch.stack(steps)
+        return self.read(features, state._replace(h=hs)), state
+
+    def kernel_name(self, device: torch.device, dtype: torch.dtype) -> str:
+        return f"slstm, with the inputs of all steps at once ({device.type})"
+
+    def read(self, features: Tensor, state: SLSTMState) -> Float[Tensor, "*batch features"]:
         """Return the output in `state`, as a block uses it."""
         return self.norm(state.h.unflatten(-1, (self.heads, -1))).flatten(-2)
 
     def advance(self, features: Tensor, state: SLSTMState) -> SLSTMState:
         """Return the next state from the projected inputs."""
-        z, log_i, log_f, o = self._gates(features, state.h)
+        return self._advance(self.preactivations(features), state)
+
+    def _advance(self, u: Tensor, state: SLSTMState) -> SLSTMState:
+        """Return the next state from what the gates take from the inputs."""
+        z, log_i, log_f, o = self._gates(u, state.h)
         kept = log_f + state.m
         m = new_scale(kept, log_i, state.n)  # Eq 15
         i, f = torch.exp(log_i - m), torch.exp((kept - m).clamp_max(LARGEST))  # Eq 16, 17
@@ -126,14 +167,13 @@ class SLSTM(Recurrence):
         """Return what i, f, z and o take from the inputs, in this order: here the features."""
         return features
 
-    def _gates(self, features: Tensor, h: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        u = self.preactivations(features)
+    def _gates(self, u: Tensor, h: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         by_head = torch.einsum("ghij,bhj->bghi", self.recurrent, h.unflatten(-1, (self.heads, -1)))
         i, f, z, o = (u.unflatten(-1, (4, -1)) + by_head.flatten(-2)).unbind(-2)
         return torch.tanh(z), i, logsigmoid(f) if self.forget == "sigmoid" else f, torch.sigmoid(o)
 
     def intermediates(self, x: Tensor, state: SLSTMState) -> dict[str, Tensor]:
-        gates = self._gates(self.project(x), state.h)
+        gates = self._gates(self.preactivations(self.project(x)), state.h)
         return dict(zip(("z", "log_i", "log_f", "o"), gates, strict=True))
 
     def extra_repr(self) -> str:
