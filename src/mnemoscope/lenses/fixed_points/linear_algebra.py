@@ -77,8 +77,10 @@ def rounding_of_determinant(dtype: torch.dtype, size: int) -> float:
 
 
 def no_batched_lu(matrices: Float[Tensor, "... rows columns"]) -> bool:
-    """Whether to factorise matrices in a loop: torch 2.13's batched LU can hang on several CPU threads.
+    """Whether to factorise matrices in a loop.
 
-    Seen with two or more matrices of 160 or more rows (pytorch #141358, #142815).
+    On a CPU: torch 2.13's batched LU can hang on several threads, seen with two or more matrices of 160 or more rows
+    (pytorch #141358, #142815). On a GPU: MAGMA, to which torch gives batches, warns that its routines for batches are
+    slow for large matrices; it does so for 4,096 rows, and not for 1,024.
     """
-    return matrices.device.type == "cpu" and matrices.shape[-1] >= 128
+    return matrices.shape[-1] >= (128 if matrices.device.type == "cpu" else 2048)

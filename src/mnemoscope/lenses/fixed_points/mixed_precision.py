@@ -133,8 +133,8 @@ class Factors:
         """Factorise each matrix; in a loop where torch's batched factorisation can hang."""
         if not no_batched_lu(A):
             return cls(*torch.linalg.lu_factor_ex(A.float())[:2])
-        LU = torch.empty(A.shape, dtype=torch.float32).mT  # column-major, the layout of LAPACK
-        pivots = torch.empty(A.shape[:2], dtype=torch.int32)
+        LU = torch.empty(A.shape, dtype=torch.float32, device=A.device).mT  # column-major, the layout of LAPACK
+        pivots = torch.empty(A.shape[:2], dtype=torch.int32, device=A.device)
         for matrix, factor, pivot in zip(A, LU, pivots, strict=True):
             factor[:], pivot[:] = torch.linalg.lu_factor_ex(matrix.float())[:2]
         return cls(LU, pivots)
