@@ -51,6 +51,9 @@ SHORT: Mapping[str, Any] = {
     "evaluate_every": 250,
     "checkpoint_every": 250,
 }
+LATER: Mapping[str, Any] = {**SHORT, "name": "later-mqar", "target_score": 0.999}
+LONGER: Mapping[str, Any] = {**SHORT, "name": "longer-mqar", "steps": 32_000}
+"""Tests of causes, not recipes whose networks are compared with the published ones."""
 TINY: Mapping[str, Any] = {
     "name": "tiny-mqar",
     "hidden_size": 8,
@@ -147,6 +150,17 @@ class Mqar(ReducedStudy):
             "The recipe short-mqar: two layers without feed-forward layers, vocabulary 8,192, at most 8,000 new "
             "batches of 32, rate 0.003, until 99% are right; three seeds, on a GPU.",
             {"networks": _networks(GRID, SHORT), "changes": {}},
+            (0, 1, 2),
+        ),
+        "recipes": Preset(
+            "Why networks of the recipe short-mqar differ. 4 pairs: whether they stop too early, with a training until "
+            "99.9% are right in place of 99%. 16 pairs: whether they need more sequences, with at most 32,000 batches "
+            "in place of 8,000. Three seeds, on a GPU.",
+            {
+                "networks": _networks([("transformer", 4, width) for width in WIDTHS[:2]], LATER)
+                | _networks([("transformer", 16, width) for width in WIDTHS[:2]], LONGER),
+                "changes": {},
+            },
             (0, 1, 2),
         ),
         "published": Preset(

@@ -66,6 +66,8 @@ class RelationalStudy(LearningStudy):
     """Changes of the published recipe for networks that are not in the source, by name."""
     refuted: Mapping[tuple[Subject, str], str] = {}
     """Causes of a difference that further runs refute, by the subject of the trials and the key of the test."""
+    explained: Mapping[tuple[Subject, str], str] = {}
+    """Causes of a difference that further runs confirm: without the cause, the mean is in the range. As `refuted`."""
 
     def __init_subclass__(cls) -> None:
         """Name the runs of a study after it."""
@@ -139,7 +141,10 @@ class RelationalStudy(LearningStudy):
         published = claim.agreement.low if claim.agreement.published is None else claim.agreement.published
         has_curves = key == self.main_test
         reason = reasons.explain_difference(trials, values, claim.agreement, published, has_curves)
-        refuted = self.refuted.get((trials[0].trial.subject, key), "") if UNKNOWN in reason else ""
+        place = trials[0].trial.subject, key
+        if UNKNOWN in reason and place in self.explained:
+            return with_reason(row, self.explained[place])
+        refuted = self.refuted.get(place, "") if UNKNOWN in reason else ""
         return with_reason(row, "; ".join(filter(None, (reason, refuted))))
 
     def tested_quantities(self, trials: Sequence[Finished]) -> dict[str, str]:

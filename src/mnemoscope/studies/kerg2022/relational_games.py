@@ -128,7 +128,11 @@ class Games(RelationalStudy):
     other_recipes = SEVERAL | CONTROLS | LONG
     refuted: Mapping[tuple[Subject, str], str] = {
         (network_on("transformer", "occurs"), "hexominoes"): OTHER_ROWS,
-        (network_on("lstm", "occurs"), "hexominoes"): OTHER_ROWS,
+        (network_on("lstm", "occurs"), "hexominoes"): f"{OTHER_ROWS}, and twice the batches raise it to 89.6%",
+    }
+    explained: Mapping[tuple[Subject, str], str] = {
+        (network_on("lstm", "occurs"), "stripes"): "it learns more slowly than published: after twice the batches, "
+        "three seeds have 79.7% (preset causes)",
     }
     claims = (
         *(
