@@ -162,12 +162,10 @@ def read_entry(
 
 def _accuracies(run: RunFolder, spans: Sequence[int], config: RunConfig) -> list[float]:
     """Return the accuracy of a trained network at longer spans, on sequences that are the same for all networks."""
-    model, task, _ = run.load_model()
+    model, task, _ = run.load_model(training_device=True)
     tasks = {span: task.at(span) for span in spans}
     batches = config.evaluate_batches or ENDLESS_EVALUATION
-    scores = evaluate_tasks(
-        model.to(config.device), tasks, sequences=config.batch_size, batches=batches, seed=config.seed
-    )
+    scores = evaluate_tasks(model, tasks, sequences=config.batch_size, batches=batches, seed=config.seed)
     return [scores[span]["accuracy"] for span in spans]
 
 

@@ -15,7 +15,7 @@ from mnemoscope.cells.state import State
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 """Attributes of a module that hold its hooks."""
-_STEPS = ("forward", "prepare", "output", "output_at", "_step", "_gates", "advance", "parts", "finish")
+_STEPS = ("forward", "prepare", "output", "output_at", "_step", "_gates", "advance", "_advance", "parts", "finish")
 _STEPS += ("preactivations", "recurrent_input")
 """Methods of a cell that make up its step."""
 _HARMLESS = {"initial_state", "state_names", "jacobian", "unit_jacobian", "bounds", "intermediates", "frozen"}

@@ -84,8 +84,10 @@ class SLSTM(Recurrence):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        replaced = {"advance", "_advance", "_gates", "read"} & vars(cls).keys()
-        if replaced and "run" not in vars(cls):
+        lineage = cls.__mro__
+        owner = next(index for index, base in enumerate(lineage) if "run" in vars(base))
+        defined = set().union(*(vars(base) for base in lineage[:owner]))
+        if defined & {"advance", "_advance", "_gates", "read"}:
             cls.whole_sequences = False  # `run` may not compute the same as these steps
 
     @classmethod

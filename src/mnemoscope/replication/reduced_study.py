@@ -96,11 +96,9 @@ class ReducedStudy(LearningStudy):
 
     def measure(self, run: Path) -> dict[str, Any]:
         """Return the scores on new test sequences, named "test ..."."""
-        model, task, config = load_model(run)
+        model, task, config = load_model(run, training_device=True)
         sequences, batches = self.tests
-        measured = evaluate_tasks(
-            model.to(config.device), {"test": task}, sequences=sequences, batches=batches, seed=config.seed
-        )
+        measured = evaluate_tasks(model, {"test": task}, sequences=sequences, batches=batches, seed=config.seed)
         return {f"test {name}": round(value, 5) for name, value in measured["test"].items()}
 
     def compare(

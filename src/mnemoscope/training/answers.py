@@ -13,7 +13,7 @@ from mnemoscope.cells.state import State
 from mnemoscope.tasks import Batch, Task
 
 MANY_OUTPUTS = 2**22
-"""Outputs, as numbers, from which a CUDA graph reads out some steps alone: 4 million take 16 MB, and microseconds."""
+"""Outputs, as numbers, from which a CUDA graph reads out some steps alone; 4 million take 16 MB."""
 
 
 class Answers(NamedTuple):

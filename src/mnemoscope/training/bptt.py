@@ -83,7 +83,8 @@ def cut_windows(
     for whole in batch.windows(truncate):
         part = whole if shard is None else whole.part(shard)
         sequences = 1.0 if shard is None else part.mask.shape[1] / batch.mask.shape[1]
-        places = read_places(task, part, of_few_lengths=on_gpu)
+        everywhere = on_gpu and truncate is not None  # the numbers of counted steps of windows vary
+        places = None if everywhere else read_places(task, part, of_few_lengths=on_gpu)
         windows.append(Window(part, bool(whole.mask.any()), int(part.mask.sum()) / counted, sequences, places))
     return windows
 

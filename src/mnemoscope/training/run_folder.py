@@ -163,8 +163,11 @@ class RunFolder:
         """Return the evaluations so far, in order."""
         return read_metrics(self.metrics)
 
-    def load_model(self) -> tuple[Model, Task, RunConfig]:
-        """Return the trained network, on the CPU and in evaluation mode, with its task and its configuration."""
+    def load_model(self, *, training_device: bool = False) -> tuple[Model, Task, RunConfig]:
+        """Return the trained network in evaluation mode, with its task and its configuration.
+
+        It is on the CPU, or with `training_device` on the device of its training, if this machine has one.
+        """
         config = self.read_config()
         self._check_finished()
         task = build_task(config)
@@ -176,6 +179,8 @@ class RunFolder:
                 f"{self.path} holds a network trained with other settings than its config.toml, which was edited."
             )
         load_weights(model, weights, path)
+        if training_device and config.device == "cuda" and torch.cuda.is_available():
+            model = model.to(config.device)
         return model.eval(), task, config
 
     def save_model(self, model: Model, config: RunConfig) -> None:
@@ -195,14 +200,14 @@ class RunFolder:
             )
 
 
-def load_model(folder: str | Path) -> tuple[Model, Task, RunConfig]:
-    """Return the trained network of a run folder, on the CPU, with its task and its configuration.
+def load_model(folder: str | Path, *, training_device: bool = False) -> tuple[Model, Task, RunConfig]:
+    """Return the trained network of a run folder with its task and its configuration, as `RunFolder.load_model`.
 
     >>> load_model("runs/nowhere")
     Traceback (most recent call last):
     FileNotFoundError: There is no folder runs/nowhere.
     """
-    return RunFolder(Path(folder)).load_model()
+    return RunFolder(Path(folder)).load_model(training_device=training_device)
 
 
 def load_weights(model: Model, weights: dict[str, torch.Tensor], path: Path) -> None:

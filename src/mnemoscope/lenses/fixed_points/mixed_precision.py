@@ -130,7 +130,7 @@ class Factors:
 
     @classmethod
     def of(cls, A: Float[Tensor, "batch size size"]) -> Factors:
-        """Factorise each matrix; in a loop where torch's batched factorisation can hang."""
+        """Factorise each matrix; in a loop where torch's batched factorisation can hang or is slow."""
         if not no_batched_lu(A):
             return cls(*torch.linalg.lu_factor_ex(A.float())[:2])
         LU = torch.empty(A.shape, dtype=torch.float32, device=A.device).mT  # column-major, the layout of LAPACK

@@ -135,7 +135,7 @@ class Mqar(ReducedStudy):
     reduced: Mapping[str, str] = {
         "short-mqar": "8,000 batches of 32 in place of 25,000 of 256, one rate in place of four"
     }
-    tests = (32, 32)  # a batch has an output for each of 8,192 tokens at every step
+    tests = (32, 32)  # 64 answers of a sequence have 8,192 outputs each
     unlike = "new sequences in every batch, and one rate in place of four"
     claims = tuple(_claims())
     presets: Mapping[str, Preset] = {
@@ -154,8 +154,8 @@ class Mqar(ReducedStudy):
         ),
         "recipes": Preset(
             "Why networks of the recipe short-mqar differ. 4 pairs: whether they stop too early, with a training until "
-            "99.9% are right in place of 99%. 16 pairs: whether they need more sequences, with at most 32,000 batches "
-            "in place of 8,000. Three seeds, on a GPU.",
+            "99.9% are right in place of 99%. 16 pairs: whether they need more sequences, or a rate that falls later, "
+            "with at most 32,000 batches in place of 8,000. Three seeds, on a GPU.",
             {
                 "networks": _networks([("transformer", 4, width) for width in WIDTHS[:2]], LATER)
                 | _networks([("transformer", 16, width) for width in WIDTHS[:2]], LONGER),

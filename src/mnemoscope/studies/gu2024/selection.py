@@ -238,12 +238,10 @@ class Selection(ReducedStudy):
         """Return the accuracy on new sequences, and for induction heads at every published length."""
         if RunFolder(run).read_config().task == COPY:
             return super().measure(run)
-        model, task, config = load_model(run)
+        model, task, config = load_model(run, training_device=True)
         lengths = TABLE_2["mamba" if config.cell == "blocks" else "transformer, rotary"]
         chosen = {_at(length): task.at(length) for length in lengths}
-        scores = evaluate_tasks(
-            model.to(config.device), chosen, sequences=16, batches=32, seed=config.seed, window=None
-        )
+        scores = evaluate_tasks(model, chosen, sequences=16, batches=32, seed=config.seed, window=None)
         return {name: round(row["accuracy"], 5) for name, row in scores.items()}
 
     def summarise(self, results: Sequence[Finished]) -> list[Row]:

@@ -150,9 +150,9 @@ class Copying(ReducedStudy):
 
     def measure(self, run: Path) -> dict[str, Any]:
         """Return the share of whole strings at trained lengths, and at twice the longest."""
-        model, task, config = load_model(run)
+        model, task, config = load_model(run, training_device=True)
         tasks = {TRAINED: task, LONGER: task.at(2 * task.longest_span)}
-        scores = evaluate_tasks(model.to(config.device), tasks, sequences=128, batches=4, seed=config.seed)
+        scores = evaluate_tasks(model, tasks, sequences=128, batches=4, seed=config.seed)
         return {name: round(row["string accuracy"], 5) for name, row in scores.items()}
 
     def summarise(self, results: Sequence[Finished]) -> list[Row]:

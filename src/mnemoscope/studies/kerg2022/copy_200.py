@@ -138,8 +138,8 @@ class Copy200(LearningStudy):
 
     def measure(self, run: Path) -> dict[str, Any]:
         """Return the recall of a trained network in a larger sample."""
-        model, task, config = load_model(run)
-        scores = evaluate_tasks(model.to(config.device), {"copy": task}, batches=SEQUENCES // 100, seed=config.seed)
+        model, task, config = load_model(run, training_device=True)
+        scores = evaluate_tasks(model, {"copy": task}, batches=SEQUENCES // 100, seed=config.seed)
         return {LARGER: scores["copy"]["accuracy"]}
 
     def more_rows(self, name: str, trials: Sequence[Finished]) -> list[Row]:

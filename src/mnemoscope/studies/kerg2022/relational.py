@@ -64,10 +64,8 @@ class RelationalStudy(LearningStudy):
     """Settings that must equal the published ones for a trial to be compared."""
     other_recipes: Mapping[str, Mapping[str, Any]] = {}
     """Changes of the published recipe for networks that are not in the source, by name."""
-    refuted: Mapping[tuple[Subject, str], str] = {}
-    """Causes of a difference that further runs refute, by the subject of the trials and the key of the test."""
-    explained: Mapping[tuple[Subject, str], str] = {}
-    """Causes of a difference that further runs confirm: without the cause, the mean is in the range. As `refuted`."""
+    further_runs: Mapping[tuple[Subject, str], str] = {}
+    """What further runs say about an unknown cause, by the subject of the trials and the key of the test."""
 
     def __init_subclass__(cls) -> None:
         """Name the runs of a study after it."""
@@ -96,14 +94,14 @@ class RelationalStudy(LearningStudy):
 
     def measure(self, run: Path) -> dict[str, Any]:
         """Return the accuracy in each of the tests."""
-        model, task, config = load_model(run)
-        model = model.to(config.device)
+        model, task, config = load_model(run, training_device=True)
+        device = next(model.parameters()).device
         problems = self.evaluations * (config.evaluate_batches or ENDLESS_EVALUATION) * config.batch_size
         size = min(problems, TESTED_AT_ONCE)
         accuracies = {}
         for name, (tested, split) in self.tests(task).items():
             batches = (tested.batch(size, config.seed, index, split) for index in range(ceil(problems / size)))
-            accuracies[name] = evaluate(model, tested, (batch.to(config.device) for batch in batches))["accuracy"]
+            accuracies[name] = evaluate(model, tested, (batch.to(device) for batch in batches))["accuracy"]
         return {name: round(accuracy, 5) for name, accuracy in accuracies.items()}
 
     def as_published(self, trial: Trial) -> bool:
@@ -142,10 +140,8 @@ class RelationalStudy(LearningStudy):
         has_curves = key == self.main_test
         reason = reasons.explain_difference(trials, values, claim.agreement, published, has_curves)
         place = trials[0].trial.subject, key
-        if UNKNOWN in reason and place in self.explained:
-            return with_reason(row, self.explained[place])
-        refuted = self.refuted.get(place, "") if UNKNOWN in reason else ""
-        return with_reason(row, "; ".join(filter(None, (reason, refuted))))
+        further = self.further_runs.get(place, "") if UNKNOWN in reason else ""
+        return with_reason(row, "; ".join(filter(None, (reason, further))))
 
     def tested_quantities(self, trials: Sequence[Finished]) -> dict[str, str]:
         """Return the tests of `unseen` that a network had, with the names of their quantities; tasks may lack some."""

@@ -126,13 +126,11 @@ class Games(RelationalStudy):
     base = replace(BASE, steps=2500, batch_size=32, evaluate_batches=12)
     unseen: Mapping[str, tuple[str, str]] = {test_set: (test_set, test_set) for test_set in TESTED}
     other_recipes = SEVERAL | CONTROLS | LONG
-    refuted: Mapping[tuple[Subject, str], str] = {
+    further_runs: Mapping[tuple[Subject, str], str] = {
         (network_on("transformer", "occurs"), "hexominoes"): OTHER_ROWS,
         (network_on("lstm", "occurs"), "hexominoes"): f"{OTHER_ROWS}, and twice the batches raise it to 89.6%",
-    }
-    explained: Mapping[tuple[Subject, str], str] = {
-        (network_on("lstm", "occurs"), "stripes"): "it learns more slowly than published: after twice the batches, "
-        "three seeds have 79.7% (preset causes)",
+        (network_on("lstm", "occurs"), "stripes"): "the mean of three seeds is in the range after twice the batches, "
+        "79.7%, and if other rows fail the rule, 71.8% (preset causes)",
     }
     claims = (
         *(

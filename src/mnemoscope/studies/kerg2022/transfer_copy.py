@@ -143,11 +143,11 @@ class TransferCopy(recall.RecallStudy):
     )
 
     def measure(self, run: Path) -> dict[str, Any]:
-        model, task, config = load_model(run)
+        model, task, config = load_model(run, training_device=True)
         assert isinstance(task, Copy)
         delays = [times * task.delay for times in TIMES_AS_LONG]
         tasks = {delay: ScoredAtEveryStep(delay, task.symbols, task.alphabet) for delay in delays}
-        scores = evaluate_tasks(model.to(config.device), tasks, seed=config.seed)
+        scores = evaluate_tasks(model, tasks, seed=config.seed)
         return {
             "tested": [[delay, round(score["accuracy"], 4)] for delay, score in scores.items()],
             EVERY_STEP: [[delay, round(score[EVERY_STEP], 4)] for delay, score in scores.items()],

@@ -158,10 +158,10 @@ class MatrixRecallStudy(TapeStudy):
         return {items: task.at(items) for items in (*range(task.fewest, task.most + 1), *longer)}
 
     def measure(self, run: Path) -> dict[str, Any]:
-        model, task, config = load_model(run)
+        model, task, config = load_model(run, training_device=True)
         assert isinstance(task, Recall)
         parts = {number: task.at(task.most, number) for number in PARTS}
-        tested = evaluate_tasks(model.to(config.device), parts, sequences=tape.SEQUENCES, seed=config.seed)
+        tested = evaluate_tasks(model, parts, sequences=tape.SEQUENCES, seed=config.seed)
         wrong = [[number, float(f"{scores['wrong bits']:.4g}")] for number, scores in tested.items()]
         return {**super().measure(run), "of parts": wrong}
 

@@ -151,9 +151,9 @@ class TapeStudy(SolvingStudy):
         return {length: task.at(length) for length in (*range(task.shortest, task.longest + 1), *longer)}
 
     def measure(self, run: Path) -> dict[str, Any]:
-        model, task, config = load_model(run)
+        model, task, config = load_model(run, training_device=True)
         tests = self.tests(task)
-        tested = evaluate_tasks(model.to(config.device), tests, sequences=SEQUENCES, seed=config.seed)
+        tested = evaluate_tasks(model, tests, sequences=SEQUENCES, seed=config.seed)
         measured = {"tested": [[length, float(f"{scores['wrong bits']:.4g}")] for length, scores in tested.items()]}
         if isinstance(model.cell, TuringMachine):
             measured["tape use"] = measure_tape_use(model, tests[longest_length(task)], SEQUENCES, config.seed)

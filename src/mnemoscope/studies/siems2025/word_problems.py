@@ -185,9 +185,9 @@ class WordProblems(ReducedStudy):
 
     def measure(self, run: Path) -> dict[str, Any]:
         """Return the accuracy of new words, and of words four times as long."""
-        model, task, config = load_model(run)
+        model, task, config = load_model(run, training_device=True)
         tasks = {TRAINED: task, LONGER: task.at(FOUR_TIMES * task.longest_span)}
-        scores = evaluate_tasks(model.to(config.device), tasks, sequences=256, batches=4, seed=config.seed)
+        scores = evaluate_tasks(model, tasks, sequences=256, batches=4, seed=config.seed)
         return {name: round(row["accuracy"], 5) for name, row in scores.items()}
 
     def summarise(self, results: Sequence[Finished]) -> list[Row]:
