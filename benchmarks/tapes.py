@@ -99,7 +99,7 @@ def _ours(name: str, batch: int, device: str) -> Callable[[], None]:
 
 def _graphed(name: str, batch: int) -> Callable[[], None]:
     model, task, drawn = _problem(name, batch, "cuda")
-    graphed, windows = GraphedPass(model, []), cut_windows(drawn.to("cpu"), None)
+    graphed, windows = GraphedPass(model, []), cut_windows(task, drawn.to("cpu"), None, on_gpu=True)
 
     def work() -> None:
         with training_stream("cuda"):

@@ -298,7 +298,7 @@ class MixedSLSTM(Halving, SLSTM):
 
 
 class HalfSLSTM(SLSTM):
-    """An sLSTM with a step of its own."""
+    """An sLSTM whose step halves the next state."""
 
     def advance(self, features, state):
         return map_state(lambda part: part / 2, super().advance(features, state))

@@ -65,7 +65,7 @@ class RelationalStudy(LearningStudy):
     other_recipes: Mapping[str, Mapping[str, Any]] = {}
     """Changes of the published recipe for networks that are not in the source, by name."""
     further_runs: Mapping[tuple[Subject, str], str] = {}
-    """What further runs say about an unknown cause, by the subject of the trials and the key of the test."""
+    """Results of further runs that bear on an unknown cause, by the subject of the trials and the key of the test."""
 
     def __init_subclass__(cls) -> None:
         """Name the runs of a study after it."""
