@@ -14,7 +14,7 @@ from mnemoscope.networks.relational import relational_model
 from mnemoscope.relational.network import EncodedObjects
 from mnemoscope.tasks.relational import SameDifferent
 from mnemoscope.tasks.tokens.multi_query_recall import MultiQueryRecall
-from mnemoscope.training import load_model
+from mnemoscope.training import RunFolder, load_model
 from mnemoscope.training.answers import read_places
 from mnemoscope.training.backward_pass import BackwardPass
 from mnemoscope.training.bptt import backpropagate, batch_accuracy, cut_windows, run_windows
@@ -144,6 +144,25 @@ def test_a_batch_of_few_outputs_is_read_out_everywhere_in_a_graph():
     batch = task.batch(4, 0, 0)
     assert read_places(task, batch, of_few_lengths=True) is None
     assert len(read_places(task, batch)) == 8
+
+
+def test_truncated_windows_are_read_out_everywhere_on_a_gpu(monkeypatch):
+    monkeypatch.setattr("mnemoscope.training.answers.MANY_OUTPUTS", 1)
+    task = MultiQueryRecall(pairs=3, length=16, vocabulary=16)
+    batch = task.batch(4, 0, 0)
+    assert {window.places for window in cut_windows(task, batch, 4, on_gpu=True)} == {None}
+    assert sum(len(window.places) for window in cut_windows(task, batch, 4)) == 12
+
+
+def test_a_run_of_a_gpu_is_loaded_on_the_cpu_where_there_is_none(tmp_path, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    config = RunConfig("loaded", task="parity", cell="gru", hidden_size=4, steps=1, batch_size=2, evaluate_every=1)
+    folder = RunFolder(ms.train(config, tmp_path, progress=False).folder)
+    on_gpu = replace(config, device="cuda")
+    folder.save_model(folder.load_model()[0], on_gpu)
+    monkeypatch.setattr(RunFolder, "read_config", lambda self: on_gpu)
+    model, _, found = load_model(folder.path, training_device=True)
+    assert (found.device, next(model.parameters()).device.type) == ("cuda", "cpu")
 
 
 def test_the_pass_over_filled_places_neither_waits_for_a_gpu_nor_copies_to_it(monkeypatch):

@@ -119,9 +119,8 @@ def backpropagate(
 
     """
     on_gpu = next(model.parameters()).device.type == "cuda"
-    windows = cut_windows(
-        task, batch, truncate, shard, on_gpu=on_gpu
-    )  # shares and places are counted on the CPU: no wait for a GPU
+    # shares and places are counted on the CPU: no wait for a GPU
+    windows = cut_windows(task, batch, truncate, shard, on_gpu=on_gpu)
     loss, state, outputs = run_windows(model, task, windows, state, penalised, keep_outputs=scored)
     return BatchLoss(loss, state, batch_accuracy(task, windows, outputs) if scored else None)
 
