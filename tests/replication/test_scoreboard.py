@@ -374,7 +374,8 @@ class Links(HTMLParser):
 def test_the_page_is_small_and_its_links_are_valid(committed, board, tmp_path):
     page = write_scoreboard(tmp_path / "deep" / "board.html", board)
     text = page.read_text()
-    assert len(text) < 700 * sum(len(item.lines) for item in board.items)
+    from_the_root = re.sub(r'href="[^"#]*/results/', 'href="results/', text)  # links as short in every checkout
+    assert len(from_the_root) < 700 * sum(len(item.lines) for item in board.items)
     links = Links()
     links.feed(text)
     files = {target for target in links.targets if not target.startswith(("#", "data:"))}
