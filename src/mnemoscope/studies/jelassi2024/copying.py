@@ -53,6 +53,8 @@ SMALL: Mapping[str, Any] = {
     "device": "cpu",
 }
 """As many sequences as published. The rate was tried with one seed on the first Transformer."""
+LONGER_SMALL: Mapping[str, Any] = {**SMALL, "name": "longer-copying", "steps": 6000}
+"""The recipe small-copying, with three times as many batches."""
 TINY: Mapping[str, Any] = {
     "name": "tiny-copying",
     "hidden_size": 8,
@@ -131,6 +133,12 @@ class Copying(ReducedStudy):
             "The recipe small-copying: strings of 5 to 20 letters in contexts of 220 steps, two layers of width 64 "
             "(LSTM: one of 128), at most the published 2,000 batches of 8, rate 0.002; three seeds, on one core.",
             {"networks": _small(), "changes": {}},
+            (0, 1, 2),
+        ),
+        "recipes": Preset(
+            "Whether the number of batches explains copying that networks do not learn by the recipe small-copying: at "
+            "most 6,000 in place of 2,000; three seeds, on one core.",
+            {"networks": _networks(["transformer, no positions", "mamba"], 2, **LONGER_SMALL), "changes": {}},
             (0, 1, 2),
         ),
         "published": Preset(

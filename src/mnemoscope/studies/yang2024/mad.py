@@ -82,6 +82,8 @@ BY_HEART: Mapping[str, Any] = {"steps": 400, "evaluate_every": 50, "checkpoint_e
 BASE: Mapping[str, Any] = {"name": "mad-base", "learning_rate": 1e-3, "clip": 1.0}
 SHORT: Mapping[str, Any] = {**BASE, "name": "mad-short", "steps": 4000, "batch_size": 32}
 """10 epochs of 12,800 sequences. With batches of 128, one H200 makes 240 steps a second in all."""
+LONGER: Mapping[str, Any] = {**SHORT, "name": "mad-longer", "steps": 16_000}
+"""Test of a cause, not a recipe whose networks are compared with the published ones."""
 TINY: Mapping[str, Any] = {
     "name": "tiny-mad",
     "hidden_size": 8,
@@ -204,6 +206,12 @@ class Mad(ReducedStudy):
             "GPU.",
             {"networks": _networks(list(NETWORKS), TASKS, SHORT, BASE), "changes": {}},
             tuple(range(5)),
+        ),
+        "recipes": Preset(
+            "Whether compression of which a Transformer of the recipe mad-short is not capable needs more training: "
+            "16,000 batches in place of 4,000; three seeds, on one core.",
+            {"networks": _networks(["transformer"], ["mad-compression"], LONGER), "changes": {"device": "cpu"}},
+            (0, 1, 2),
         ),
         "published": Preset(
             "The base setting of each task (memorisation: all settings) for 200 epochs, with one rate and decay of the "
