@@ -116,6 +116,9 @@ repeat-copy | variables of networks trained to repeat vectors, read off the weig
 compose-copy | variables of networks trained to compose new vectors from old ones
     Karuvally et al. 2023, section 10 | mnemoscope.studies.karuvally2023.variable_binding:COMPOSE_COPY | karuvally2023
     variable binding
+variable-equations | printed equations of the theory of variable binding against networks that follow them
+    Karuvally et al. 2023, sections 9 to 11 | mnemoscope.studies.karuvally2023.variable_equations:STUDY | karuvally2023
+    variable binding
 binding-table | eigenvalues of trained networks compared with the theory, by task, size and weight decay
     the table of the notebook that Karuvally et al. 2023 released
     mnemoscope.studies.karuvally2023.binding_table:STUDY | karuvally2023 karuvally2023notebook

@@ -87,6 +87,10 @@ class FlipFlopCube(Study):
             for seed in seeds
         ]
 
+    def as_published(self, trial: Trial) -> bool:
+        """Return False: the published network is a reservoir of 1,000 units, trained by FORCE (`flipflop-3`)."""
+        return False
+
     def run(self, trial: Trial, folder: Path, progress: bool) -> dict[str, Any]:
         trained = train(RunConfig(**trial.settings), folder, resume=True, progress=progress)
         inspection = inspect_run(trained.folder, options=InspectionOptions(progress=progress))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from math import degrees, pi
+from math import degrees, isfinite, nan, pi
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -36,6 +36,7 @@ PUBLISHED: dict[str, Any] = {**Recipe(BITS).settings(), "left_alone": LEFT_ALONE
 ALONG = "bits along the view"
 INITIAL_READOUTS = {"fresh": "stable", "transferred": "saddle-2"}
 """Initial readouts: zero, or the readout trained with one bit less; with their colours."""
+NO_SHAPE = "nan: a network that has lost memories has no shape"
 PARTS = (30, 10, 3, 1)
 """W_o is measured after a thirtieth, a tenth, a third and the whole of the training."""
 
@@ -143,20 +144,18 @@ class FlipFlopTransfer(Study):
             trials = [finished for finished in results if "currents" in finished.result[name]]
             if not trials:
                 continue
-            compared.append(self._view(trials, name, claim, bits))
+            compared.append(self._view(results, name, claim, bits))
             if name == "fresh":
-                compared.append(self._edges(trials, equidistant))
+                compared.append(self._edges(results, equidistant))
             rest += _geometry_rows(trials, name, bits)
         pairs = [finished for finished in results if "moved" in finished.result]
         return [*compared, *_difference_rows(pairs), *rest]
 
     def _view(self, trials: Sequence[Finished], name: str, claim: Claim, bits: int) -> Row:
-        along, in_rates = (
-            [finished.result[name][kind]["along"] for finished in trials] for kind in ("currents", "rates")
-        )
+        along, in_rates = (_shape_numbers(trials, name, kind, "along") for kind in ("currents", "rates"))
         counts = ((along.count(count), shape) for count, shape in enumerate(SHAPES[bits], 1))
         shapes = ", ".join(f"{count} nearest to a {shape}" for count, shape in counts if count)
-        row = self.compare(trials, claim, along, listed(along), f"{shapes}; in rates {listed(in_rates)}")
+        row = self.compare(trials, claim, along, listed(along), f"{shapes}; in rates {listed(in_rates)}; {NO_SHAPE}")
         pairs = [finished.result["views_apart"] for finished in trials if "views_apart" in finished.result]
         if row.verdict in (Verdict.MATCHES, Verdict.NOT_COMPARED) or not pairs:
             return row
@@ -167,12 +166,14 @@ class FlipFlopTransfer(Study):
         )
 
     def _edges(self, trials: Sequence[Finished], claim: Claim) -> Row:
-        spreads, in_rates = (
-            [finished.result["fresh"][kind]["edge_spread"] for finished in trials] for kind in ("currents", "rates")
-        )
-        rates = mean_and_deviation(in_rates, ".2f")
-        remark = f"standard deviation of the edges divided by their mean; in rates {rates}"
-        return self.compare(trials, claim, spreads, mean_and_deviation(spreads, ".2f"), remark)
+        spreads, in_rates = (_shape_numbers(trials, "fresh", kind, "edge_spread") for kind in ("currents", "rates"))
+        known, rates = (mean_and_deviation(list(filter(isfinite, each)), ".2f") for each in (spreads, in_rates))
+        remark = f"standard deviation of the edges divided by their mean; in rates {rates}; {NO_SHAPE}"
+        row = self.compare(trials, claim, spreads, known, remark)
+        held = [spread for spread in spreads if isfinite(spread)]
+        if row.verdict is not Verdict.IN_PART or any(spread not in claim.agreement for spread in held):
+            return row
+        return with_reason(row, f"{len(spreads) - len(held)} hold fewer memories than there are corners; {NO_SHAPE}")
 
     def figure(self, results: Sequence[Finished]) -> Figure:
         figure = new_figure(9.0, 8.0)
@@ -209,6 +210,12 @@ class FlipFlopTransfer(Study):
             style_page_axes(axes)
         add_legend(left, "lower right")
         return figure
+
+
+def _shape_numbers(results: Sequence[Finished], name: str, kind: str, number: str) -> list[float]:
+    """Return a number of the shape of each network's memories; NaN for a network that has lost some of them."""
+    outcomes = [finished.result[name] for finished in results]
+    return [outcome[kind][number] if kind in outcome else nan for outcome in outcomes]
 
 
 def _moving(trained: TrainedReservoir, states: Tensor) -> float:

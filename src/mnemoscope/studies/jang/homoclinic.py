@@ -16,6 +16,7 @@ from mnemoscope.replication.agreement import at_least, chosen
 from mnemoscope.replication.claims import Claim, Row, about
 from mnemoscope.replication.learning_study import by_name
 from mnemoscope.replication.study import Finished, Preset, Study, Trial, listed
+from mnemoscope.replication.verdicts import UNKNOWN
 from mnemoscope.studies.jang import reservoirs
 from mnemoscope.studies.jang.reservoirs import JANG, Recipe
 
@@ -51,7 +52,7 @@ class FlipFlopHomoclinic(Study):
             "homoclinic orbits form",
             JANG("Fig 7c and section 6.1"),
             at_least(1, "one orbit that leaves the origin along an unstable direction and comes back to it"),
-            reason="all orbits that leave the origin end elsewhere",
+            reason=f"{UNKNOWN}; all orbits that leave the origin end elsewhere",
         ),
         Claim(
             about(RELEASED),

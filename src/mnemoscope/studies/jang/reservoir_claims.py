@@ -63,6 +63,7 @@ CUBE = (
         "a saddle",
         JANG("section 6, and Fig 7d"),
         chosen(1, 999, "a saddle has unstable and stable directions, of 1,000"),
+        by_construction=True,  # the untrained origin is one too at this gain
     ),
 )
 TESSERACT = (

@@ -81,6 +81,7 @@ class ConjugateMemories(ComputedStudy):
             "exist",
             PAPER("section 2"),
             at_least(1, "at least one in each network: a stable state that is not stored, for example -xi"),
+            by_construction=True,  # tanh is odd, so that -xi is stable where xi is
         ),
         Claim(
             EVERYTHING,

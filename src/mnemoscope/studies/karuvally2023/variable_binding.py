@@ -152,7 +152,7 @@ def _claims(subject: Subject, modes: int, section: str) -> tuple[Claim, ...]:
     subspaces = PAPER(f"{section}: each variable in its subspace")
     return (
         Claim(subject, "variables", variables, PAPER(section), exactly(variables)),
-        Claim(subject, "memory modes", modes, PAPER(f"{section}; the cycles of F"), exactly(modes)),
+        Claim(subject, "memory modes", modes, IMPLIED, exactly(modes)),
         Claim(
             subject,
             "signs decoded",

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from mnemoscope.replication.agreement import exactly
 from mnemoscope.replication.claims import EVERYTHING, Claim, Row
 from mnemoscope.replication.study import Finished, Preset
+from mnemoscope.replication.verdicts import Obstacle, not_compared
 from mnemoscope.studies.kerg2022.notation import preset, thesis
 from mnemoscope.studies.kerg2022.relational import CAPTION, OVER_M, RelationalStudy
 from mnemoscope.studies.kerg2022.relational_claims import BETTER, CURVES, NO_WORSE, Contrast, make_contrast, over_m
@@ -103,11 +105,16 @@ class Ablations(RelationalStudy):
         """Return the rows of the contrasts, and the task that suffers least from sensory input."""
         rows = super().contrast_rows(results)
         measured = {task: self.measure_contrast(results, contrast) for task, contrast in SENSORY.items()}
-        lost = {task: result.gain for task, result in measured.items() if result is not None}
+        lost = {task: next(iter(result.gains.values())) for task, result in measured.items() if result is not None}
         if len(lost) == len(SENSORY):
-            least = min(lost, key=lambda task: lost[task])
-            ours = f"{least}, {100 * lost[least]:.1f} points"
-            rows.append(self.compare(results, self.claim(LEAST), [float(least == "dist3")], ours))
+            least = min(lost, key=lambda task: lost[task].gain)
+            ours = f"{least}, {100 * lost[least].gain:.1f} points"
+            row = self.compare(results, self.claim(LEAST), [float(least == "dist3")], ours)
+            rivals = [task for task in lost if task != least and lost[task].low < lost[least].high]
+            if rivals and row.verdict.compared:
+                reason = f"other seeds may give {' or '.join(rivals)}"
+                row = replace(row, judgement=not_compared(Obstacle.UNDECIDED, reason))
+            rows.append(row)
         return rows
 
 

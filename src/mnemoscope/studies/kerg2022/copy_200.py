@@ -12,6 +12,7 @@ from mnemoscope.replication.agreement import as_printed, at_least, chosen
 from mnemoscope.replication.claims import EVERYTHING, Claim, Row, about
 from mnemoscope.replication.learning_study import LearningStudy, finite, first_step
 from mnemoscope.replication.study import Finished, Preset
+from mnemoscope.replication.verdicts import UNKNOWN
 from mnemoscope.studies.kerg2022.notation import TINY, preset, recipe, thesis
 from mnemoscope.training import load_model
 from mnemoscope.training.evaluation import evaluate_tasks
@@ -62,8 +63,9 @@ LOSS = {
 supplement that comes with the released code has the curves of A.1 Fig 1 (left) as vector graphics. The values are the
 medians of the last 100 of 1,500 iterations, because single iterations have peaks."""
 REASONS = {
-    "rnn-orth": "the printed recipe does not lead there in the released code either, 0.10 after 700 iterations where "
-    "the published curve has 0.003; Henaff's initial matrix comes nearer, other learning rates do not (preset recipes)",
+    "rnn-orth": f"{UNKNOWN}; the printed recipe does not lead there in the released code either, 0.10 after 700 "
+    "iterations where the published curve has 0.003; Henaff's initial matrix comes nearer, other learning rates do not "
+    "(preset recipes)",
     "exprnn": "an evaluation has 1,000 symbols; in 10,000 sequences each of the five recalls more than 0.99",
     "eurnn": "its loss has peaks: seed 4 recalls at least 99.9% at each of the nine evaluations before the last one",
     "rnn": "its loss has peaks, in the published curve too",

@@ -191,7 +191,9 @@ class MiniGrid(Study):
         return read_json(path) if path.exists() else super().environment(trial, folder)
 
     def as_published(self, trial: Trial) -> bool:
-        return trial.settings["ppo"]["steps"] >= STEPS
+        """Whether the agent took as many steps, in new levels, by the rules of the years of the publication."""
+        rules = trial.settings.get("release") == RELEASE and trial.settings.get("levels") == "new"
+        return rules and trial.settings["ppo"]["steps"] >= STEPS
 
     def summarise(self, results: Sequence[Finished]) -> list[Row]:
         return [row for trials in by_name(results).values() for row in self._rows(trials)]

@@ -207,8 +207,9 @@ REMARKS = {
     "slowest time constant over the stimulus": "median over slow points; the worse context",
     "slow points with one slow mode": "share whose slowest mode is 3 times as slow as the next; the worse context",
     "line of slow points": "share of the contexts",
-    "line along the choice axis": "cosine of the right eigenvector with the axis of the choice; the worse context",
-    "lines of both contexts parallel": "cosine between the mean right eigenvectors",
+    "line along the choice axis": "cosine of the right eigenvector with the axis of the choice; the worse of the "
+    "contexts with a line",
+    "lines of both contexts parallel": "cosine between the mean right eigenvectors, if both contexts have a line",
     "relevant over irrelevant input, kept": "ratio of the projections on the selection vector; the worse context",
     "relevant over irrelevant input, at once": "ratio of the projections on the line, geometric mean of the contexts",
     "irrelevant evidence left after the stimulus": "share of its effect at the end of the stimulus; the worse context",
@@ -234,17 +235,19 @@ def _measured(quantity: str, result: Mapping[str, Any]) -> float:
     def of(name: str) -> list[float]:
         return [float("nan") if each[name] is None else each[name] for each in contexts]
 
+    lines = [each.get("shape", "line") == "line" for each in contexts]  # a descent finds points, without their shape
     match quantity:
         case "slowest time constant over the stimulus":
             return float(np.min(of("slowest over stimulus")))
         case "slow points with one slow mode":
             return float(np.min(of("share with one slow mode")))
         case "line of slow points":
-            return sum(each["shape"] == "line" for each in contexts) / len(contexts)
+            return sum(lines) / len(lines)
         case "line along the choice axis":
-            return float(np.min(of("cosine with choice")))
+            cosines = [cosine for cosine, line in zip(of("cosine with choice"), lines, strict=True) if line]
+            return float(np.min(cosines)) if cosines else float("nan")
         case "lines of both contexts parallel":
-            return float("nan") if result["parallel"] is None else result["parallel"]
+            return result["parallel"] if all(lines) and result["parallel"] is not None else float("nan")
         case "relevant over irrelevant input, kept":
             return float(np.min(of("kept")))
         case "relevant over irrelevant input, at once":
