@@ -94,8 +94,8 @@ class ControllerComparison(TapeStudy):
             17162,
             PAPER("section 7, about other works"),
             exactly(17162),
-            reason=f"{UNKNOWN}; a controller of 100 units with one read and one write head for a memory of 128 x 20 has "
-            "fewer",
+            reason=f"{UNKNOWN}; a controller of 100 units with one read and one write head for a memory of 128 x 20 "
+            "has fewer",
             by_construction=True,
         ),
         Claim(about("feed-forward"), "wrong bits", "solves it", GRAVES, SOLVED),
