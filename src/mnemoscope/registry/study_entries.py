@@ -86,6 +86,8 @@ fisher-curves | Fisher memory curves of feed-forward chains, with and without a 
 fisher-delay-line | Fisher memory curve of a delay line, and how far random triangular matrices fall below it
     Kerg 2022, 3.4.2, Prop 3.4.1 and A.2 | mnemoscope.studies.kerg2022.fisher_delay_line:STUDY
     kerg2019 ganguli2008 kerg2022thesis | capacity
+linear-memory | total memory of normal and random matrices, delay lines, and chains with feedback
+    Kerg 2022, 2.6 | mnemoscope.studies.kerg2022.linear_memory:STUDY | ganguli2008 kerg2022thesis | capacity
 matrix-capacity | capacity of matrix networks: below 1 as published, exactly 1 without approximation
     Renanse et al. 2021, Fig 2 and Theorems 2-3 | mnemoscope.studies.renanse2021.matrix_capacity:STUDY
     renanse2021 ganguli2008 | capacity

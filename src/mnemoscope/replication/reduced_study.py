@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -101,6 +102,14 @@ class ReducedStudy(LearningStudy):
         measured = evaluate_tasks(model, {"test": task}, sequences=sequences, batches=batches, seed=config.seed)
         return {f"test {name}": round(value, 5) for name, value in measured["test"].items()}
 
+    def summarise(self, results: Sequence[Finished]) -> list[Row]:
+        """Return the rows; a failure is compared only if at least half of the control's networks did not fail."""
+        return [self._check_control(row, results) for row in self.measured_rows(results)]
+
+    @abstractmethod
+    def measured_rows(self, results: Sequence[Finished]) -> list[Row]:
+        """Return the rows as measured, before failures are checked against their controls."""
+
     def compare(
         self,
         trials: Sequence[Finished],
@@ -162,10 +171,6 @@ class ReducedStudy(LearningStudy):
         None: the claim states no failure.
         """
         return None
-
-    def check_controls(self, rows: Sequence[Row], results: Sequence[Finished]) -> list[Row]:
-        """Return the rows; a failure is compared only if at least half of the control's networks did not fail."""
-        return [self._check_control(row, results) for row in rows]
 
     def _check_control(self, row: Row, results: Sequence[Finished]) -> Row:
         claim = row.claim

@@ -207,31 +207,48 @@ class Scoreboard:
         """Count the published claims by verdict, cause and obstacle, and those by a reduced recipe, in sentences."""
         published = self.published()
         count = counts(published)
-        compared = [item for item in published if item.verdict.compared]
-        ours = sum(item.our_recipe for item in compared if item.verdict is Verdict.MATCHES)
-        apart = [item for item in compared if item.verdict in APART]
-        unknown = sum(item.cause_unknown for item in apart)
-        untested = sum(item.cause_untested for item in apart)
+        compared = sum(item.verdict.compared for item in published)
         remarks = {Verdict.COMPATIBLE: "outside of the range of agreement, within the scatter of the seeds"}
-        if ours:
+        if ours := self._matches_by_our_recipe():
             remarks[Verdict.MATCHES] = f"{ours} of them by our own recipe"
         number = count_verdicts({verdict: count[verdict] for verdict in Verdict if verdict.compared}, remarks)
+        not_compared = count_verdicts({Verdict.NOT_COMPARED: count[Verdict.NOT_COMPARED]})
+        not_run = count_verdicts({Verdict.NOT_RUN: count[Verdict.NOT_RUN]})
         sentences = (
-            f"Of {len(published)} published numbers and statements, {with_verb(len(compared), 'is', 'are')} compared"
+            f"Of {len(published)} published numbers and statements, {with_verb(compared, 'is', 'are')} compared"
             + (f": {number}." if number else "."),
-            count_causes(len(apart) - unknown - untested, unknown, untested),
-            self._not_compared(published),
+            self.causes(),
+            f"{not_compared}: {self.obstacles()}." if not_compared else "",
+            f"{not_run}." if not_run else "",
             self._by_reduced_recipes(),
         )
         return " ".join(filter(None, sentences))
 
-    def _not_compared(self, published: Sequence[Item]) -> str:
-        """Count the claims that are not compared by the class of reason, and those that were not run."""
-        count, obstacles = counts(published), Counter(item.obstacle for item in published if item.obstacle)
-        classes = ", ".join(f"{obstacle.value} ({number})" for obstacle, number in obstacles.most_common())
-        why = {Verdict.NOT_COMPARED: f": {classes}", Verdict.NOT_RUN: ""}
-        known = {verdict: reason for verdict, reason in why.items() if count[verdict]}
-        return " ".join(f"{count_verdicts({verdict: count[verdict]})}{reason}." for verdict, reason in known.items())
+    def remarks(self) -> str:
+        """Return what a table of the verdicts does not show: causes, obstacles, and what two verdicts mean."""
+        ours = self._matches_by_our_recipe()
+        sentences = (
+            f"{ours} of the matching networks were trained by our own recipe." if ours else "",
+            "Compatible: outside of the range of agreement, within the scatter of the seeds.",
+            self.causes(verdicts="that are worse, match in part or differ"),
+            f"Not compared: {found}." if (found := self.obstacles()) else "",
+        )
+        return " ".join(filter(None, sentences))
+
+    def causes(self, verdicts: str = "last") -> str:
+        """Count the published claims that are worse, match in part or differ by what is known of the cause."""
+        apart = [item for item in self.published() if item.verdict in APART]
+        unknown = sum(item.cause_unknown for item in apart)
+        untested = sum(item.cause_untested for item in apart)
+        return count_causes(len(apart) - unknown - untested, unknown, untested, verdicts)
+
+    def obstacles(self) -> str:
+        """Count the published claims that are not compared by the class of reason; "" if there are none."""
+        found = Counter(item.obstacle for item in self.published() if item.obstacle)
+        return ", ".join(f"{obstacle.value} ({number})" for obstacle, number in found.most_common())
+
+    def _matches_by_our_recipe(self) -> int:
+        return sum(item.our_recipe for item in self.published() if item.verdict is Verdict.MATCHES)
 
     def _by_reduced_recipes(self) -> str:
         """Count the claims that were tested by a reduced recipe, or return an empty text if none was."""

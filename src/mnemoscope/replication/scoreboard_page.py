@@ -11,7 +11,7 @@ from mnemoscope import registry
 from mnemoscope.base.files import write_between, write_marked, write_output
 from mnemoscope.registry.citations import short_name
 from mnemoscope.replication.results import PresetResults
-from mnemoscope.replication.scoreboard import THIS_PROJECT, Line, Scoreboard, counts
+from mnemoscope.replication.scoreboard import THIS_PROJECT, Item, Line, Scoreboard, counts
 from mnemoscope.replication.verdicts import APART, Verdict
 from mnemoscope.report.document import Section, render_document
 from mnemoscope.report.markup import render_template, table_markup
@@ -106,9 +106,19 @@ def write_markdown(path: str | Path, board: Scoreboard) -> Path:
 
 
 def write_summary(path: str | Path, board: Scoreboard) -> Path:
-    """Write the counts between the marks `<!-- scoreboard -->` and `<!-- end of scoreboard -->` of a Markdown file."""
-    write_between(path, COUNTS, board.headline())
+    """Write the counts as a table between the marks `<!-- scoreboard -->` and `<!-- end of scoreboard -->`."""
+    groups = {"published numbers and statements": board.published(), "more, by a reduced recipe": board.reduced()}
+    table = _table(
+        ("", *Verdict), [[f"{len(items)} {name}", *_by_verdict(items)] for name, items in groups.items() if items]
+    )
+    write_between(path, COUNTS, "\n".join(["", *table, "", board.remarks(), ""]))
     return Path(path)
+
+
+def _by_verdict(items: Sequence[Item]) -> list[str]:
+    """Return how many claims have each verdict."""
+    found = counts(items)
+    return [str(found[verdict]) for verdict in Verdict]
 
 
 def _by_work(board: Scoreboard) -> list[list[str]]:
@@ -118,11 +128,7 @@ def _by_work(board: Scoreboard) -> list[list[str]]:
     groups |= {"all published": board.published(), "by a reduced recipe": board.reduced()}
     groups |= {"true by construction": board.by_construction(), "without a result": board.without_result()}
     groups[heading(THIS_PROJECT)] = board.claims_of(THIS_PROJECT)
-    return [
-        [name, *(str(counts(items)[verdict]) for verdict in Verdict), str(len(items))]
-        for name, items in groups.items()
-        if items
-    ]
+    return [[name, *_by_verdict(items), str(len(items))] for name, items in groups.items() if items]
 
 
 def _open_questions(board: Scoreboard) -> list[str]:

@@ -45,17 +45,28 @@ def count_verdicts(count: Mapping[Verdict, int], remarks: Mapping[Verdict, str] 
     return listed(parts) if parts else ""
 
 
-def count_causes(known: int, unknown: int, untested: int) -> str:
+def count_causes(known: int, unknown: int, untested: int, verdicts: str = "last") -> str:
     """Return for how many claims that are worse, match in part or differ the cause is known; "" if there are none.
 
     >>> count_causes(2, 1, 0)
     'Of these last 3, the cause is known for 2 and unknown for 1.'
+    >>> count_causes(2, 1, 0, "that differ")
+    'Of the 3 that differ, the cause is known for 2 and unknown for 1.'
+
+    Args:
+        known: claims with a known cause.
+        unknown: claims whose cause is unknown.
+        untested: claims with a cause that nothing has tested.
+        verdicts: which claims these are, after their number; "last": those at the end of the sentence before.
+
     """
     counted = {"known": known, "unknown": unknown, "untested": untested}
     causes = {name: number for name, number in counted.items() if number}
     if not causes:
         return ""
-    last = f": {UNTESTED}" if untested else ""
-    if (total := sum(causes.values())) == 1:
-        return f"The cause of this last one is {listed(causes)}{last}."
-    return f"Of these last {total}, the cause is {listed(f'{name} for {n}' for name, n in causes.items())}{last}."
+    untested_reason = f": {UNTESTED}" if untested else ""
+    total = sum(causes.values())
+    if verdicts == "last" and total == 1:
+        return f"The cause of this last one is {listed(causes)}{untested_reason}."
+    claims = f"these last {total}" if verdicts == "last" else f"the {total} {verdicts}"
+    return f"Of {claims}, the cause is {listed(f'{name} for {n}' for name, n in causes.items())}{untested_reason}."

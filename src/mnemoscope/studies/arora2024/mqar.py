@@ -184,7 +184,7 @@ class Mqar(ReducedStudy):
         options = {"pairs": trial.subject["pairs"], "length": trial.settings["task_options"]["length"]}
         return replace(PUBLISHED, hidden_size=trial.settings["hidden_size"], task_options=options)
 
-    def summarise(self, results: Sequence[Finished]) -> list[Row]:
+    def measured_rows(self, results: Sequence[Finished]) -> list[Row]:
         rows = []
         for trials in self.groups(results):
             values = [each.result["test accuracy"] for each in finite(trials)]

@@ -244,7 +244,7 @@ class Selection(ReducedStudy):
         scores = evaluate_tasks(model, chosen, sequences=16, batches=32, seed=config.seed, window=None)
         return {name: round(row["accuracy"], 5) for name, row in scores.items()}
 
-    def summarise(self, results: Sequence[Finished]) -> list[Row]:
+    def measured_rows(self, results: Sequence[Finished]) -> list[Row]:
         rows = []
         for trials in self.groups(results):
             subject = trials[0].trial.subject

@@ -1,9 +1,10 @@
 """Theorems about the Fisher memory of matrix networks, checked number by number (Renanse et al. 2021).
 
 Lemma 1 and its appendix give the divergence of two matrix normal distributions, Lemma 2 the information of one input,
-Theorem 1 and Eq 13 the Fisher memory matrix, Theorem 4 (Eq 46) that of a network with a queue. Each formula is computed
-as printed, and compared with what it stands for: the divergence of the flattened distributions, which are ordinary
-normal ones, and the memory matrix that follows from the exact covariance of the state.
+Theorem 1 and Eq 13 the Fisher memory matrix, Eq 17 and Theorem 2 its diagonal and trace for normal matrices, Theorem 4
+(Eq 46) the memory of a network with a queue. Each formula is computed as printed, and compared with what it stands for:
+the divergence of the flattened distributions, which are ordinary normal ones, the memory matrix that follows from the
+exact covariance of the state, or the formula that it is derived from.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ from mnemoscope.replication.study import Finished, Preset
 
 LAGS = 6
 """Lags of the memory matrices."""
+FADED = 100
+"""Lags after which the memory of normal matrices is below rounding: a step leaves at most RADIUS^4 of their curve."""
 RADIUS = 0.8
 """Spectral radius of U and V, as in the study queue-capacity."""
 PASSES = 4
@@ -80,6 +83,15 @@ class MatrixTheorems(ComputedStudy):
             EQUAL,
             reason="a misprint: U^j in place of U^i",
         ),
+        Claim(
+            about("Eq 17"),
+            ERROR,
+            "equal to Eq 12 of normal matrices",
+            PAPER("Eq 17"),
+            EQUAL,
+            reason="squares of the eigenvalues in place of their squared magnitudes: equal only if all are real",
+        ),
+        Claim(about("Theorem 2"), ERROR, "equal to the sum of Eq 12", PAPER("Theorem 2, Eq 18"), EQUAL),
         Claim(about("Eq 46"), ERROR, "equal to Eq 41", PAPER("Theorem 4, Eq 46"), EQUAL),
         Claim(
             about("Theorem 4"),
@@ -112,7 +124,12 @@ class MatrixTheorems(ComputedStudy):
         size, draw = case["size"], random_general if case["kind"] == "general" else random_normal
         U, V = draw(size, RADIUS, generator), draw(size, RADIUS, generator)
         W = random_source(size, generator)
-        return _queue(U, V, W) if case["kind"] == "queue" else _memory_matrices(U, V, W, generator)
+        match case["kind"]:
+            case "queue":
+                return _queue(U, V, W)
+            case "normal":
+                return _memory_matrices(U, V, W, generator) | _normal_matrices(U, V, W)
+        return _memory_matrices(U, V, W, generator)
 
     def summarise(self, results: Sequence[Finished]) -> list[Row]:
         found: dict[str, list[float]] = {claim.subject.network: [] for claim in self.claims}
@@ -162,8 +179,8 @@ def _memory_matrices(U: Tensor, V: Tensor, W: Tensor, generator: torch.Generator
     size = len(W)
     eps1, eps2 = (0.5 + torch.rand(2, generator=generator, dtype=torch.float64)).tolist()
     noise = eps1 * eps2 * torch.eye(size**2, dtype=torch.float64)
-    shift = 1e-3 * W.flatten()
-    divergence = kl_divergence(MultivariateNormal(shift, noise), MultivariateNormal(0 * shift, noise))
+    mean = W.flatten()  # of the state after an input of 1; the divergence is quadratic in the input, at any size
+    divergence = kl_divergence(MultivariateNormal(mean, noise), MultivariateNormal(0 * mean, noise))
     exact, published = (fisher_memory(MatrixSystem(U, V, W), lags=LAGS, method=m) for m in ("exact", "published"))
     Sigma, Psi = (covariance(Dense(A.mT), torch.eye(size, dtype=torch.float64)) for A in (V, U))
     powers = [[torch.linalg.matrix_power(A, k) for k in range(LAGS)] for A in (U, V)]
@@ -179,10 +196,28 @@ def _memory_matrices(U: Tensor, V: Tensor, W: Tensor, generator: torch.Generator
         ]
     )
     return {
-        "Lemma 2": _error(W.square().sum() / (eps1 * eps2), 2 * divergence / 1e-3**2),
+        "Lemma 2": _error(W.square().sum() / (eps1 * eps2), 2 * divergence),
         "Theorem 1": _error(published.matrix, exact.matrix),
         "Eq 13": _error(eq_13, published.matrix),
     }
+
+
+def _normal_matrices(U: Tensor, V: Tensor, W: Tensor) -> dict[str, float]:
+    """Return the relative differences of Eq 17 from Eq 12, and of Theorem 2 from the sum of Eq 12 over all lags.
+
+    The eigenvectors of a normal matrix are orthogonal, as Eq 17 requires, if its eigenvalues are distinct.
+    """
+    eq_12 = fisher_memory(MatrixSystem(U, V, W), lags=FADED, method="published").curve
+    (of_U, E_U), (of_V, E_V) = torch.linalg.eig(U), torch.linalg.eig(V)
+    B = E_U.mH @ W.to(E_U) @ E_V
+    powers = [(of_U**lag, of_V**lag) for lag in range(FADED)]
+    eq_17 = [
+        torch.trace(torch.diag((1 - of_V**2) * v) @ B.mH @ torch.diag(u * (1 - of_U**2) * u) @ B @ torch.diag(v))
+        for u, v in powers
+    ]
+    u, v = of_U.abs().square()[:, None], of_V.abs().square()
+    theorem_2 = ((1 - u) * (1 - v) / (1 - u * v) * B.abs().square()).sum()
+    return {"Eq 17": _error(torch.stack(eq_17), eq_12), "Theorem 2": _error(theorem_2, eq_12.sum())}
 
 
 def _queue(U: Tensor, V: Tensor, W: Tensor) -> dict[str, float]:

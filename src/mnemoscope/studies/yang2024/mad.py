@@ -222,7 +222,7 @@ class Mad(ReducedStudy):
     }
     cites = ("poli2024", "yang2024delta", "peng2025", "lin_attn_bench")
 
-    def summarise(self, results: Sequence[Finished]) -> list[Row]:
+    def measured_rows(self, results: Sequence[Finished]) -> list[Row]:
         networks = dict.fromkeys(each.trial.subject.network for each in results)
         scores = {(network, task): score_of(results, network, task) for task in TASKS for network in networks}
         rows = [row for (network, task), score in scores.items() for row in self.rows_of(network, task, score)]
