@@ -127,6 +127,7 @@ if TYPE_CHECKING:
         influence as influence,
         interpolate_inputs as interpolate_inputs,
         interpolate_weights as interpolate_weights,
+        load_result as load_result,
         lyapunov_spectrum as lyapunov_spectrum,
         mean_field as mean_field,
         measure_basin as measure_basin,

@@ -162,7 +162,8 @@ def test_load_reads_what_save_wrote(tmp_path):
     memory = ms.fisher_memory(network(4, 5), lags=LAGS, route="matrix-free")
     memory.save(tmp_path / "memory.safetensors")
     again = ms.FisherMemory.load(tmp_path / "memory.safetensors")
-    assert torch.equal(again.matrix, memory.matrix)
+    assert torch.equal(again.traces, memory.traces)
+    torch.testing.assert_close(again.matrix, memory.matrix, rtol=1e-12, atol=1e-12)  # other strides round differently
     assert (again.summary(), again.error, again.route) == (memory.summary(), memory.error, memory.route)
     assert len(again.figure().axes) == 4  # three panels and a colour bar
 

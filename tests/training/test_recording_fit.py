@@ -246,3 +246,13 @@ def test_the_page_has_the_measured_sweep_of_fits_to_spikes():
         ]
         stable = sum(first and second for first, second, _ in found)
         assert counts == [str(len(found)), str(stable), str(sum(saddle for *_, saddle in found))]
+
+
+def test_the_network_that_is_fitted_is_a_copy():
+    cell = torch.nn.RNN(1, 3)
+    before = cell.weight_hh_l0.clone()
+    recording = ms.Recording(torch.randn(12, 6, 4, generator=torch.Generator().manual_seed(0)).double().cumsum(0))
+    fit = ms.training.fit_network(recording, cell=cell, updates=1, progress=False)
+    assert cell.weight_hh_l0.dtype == torch.float32
+    assert torch.equal(cell.weight_hh_l0, before)
+    assert next(fit.model.parameters()).dtype == torch.float64

@@ -186,8 +186,8 @@ class ArenaTable(Result):
             for cell in self.cells()
         ]
 
-    def save(self, path: str | Path) -> None:
-        """Write the table as JSON, one column per line."""
+    def save(self, path: str | Path) -> Path:
+        """Write the table as JSON, one column per line, and return the path."""
         columns = {each.name: [getattr(run, each.name) for run in self.runs] for each in fields(TrainedRun)}
         content = {
             "kind": KIND,
@@ -198,6 +198,7 @@ class ArenaTable(Result):
         }
         lines = [f"{json.dumps(name)}: {_one_line_each(value)}" for name, value in content.items()]
         write_output(path, ("{\n" + ",\n".join(lines) + "\n}\n").encode())
+        return Path(path)
 
     @classmethod
     def load(cls, path: str | Path) -> ArenaTable:

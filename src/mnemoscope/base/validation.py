@@ -29,6 +29,18 @@ def is_whole(number: Any, least: int) -> bool:
     return isinstance(number, Integral) and not isinstance(number, bool) and int(number) >= least
 
 
+def check_type(kind: type | tuple[type, ...], description: str, **values: Any) -> None:
+    """Raise unless all arguments are of a type; the error names the argument, and describes what it should be.
+
+    >>> check_type(dict, "a table", options=[1])
+    Traceback (most recent call last):
+    TypeError: options must be a table, but is a list.
+    """
+    for name, value in values.items():
+        if not isinstance(value, kind):
+            raise TypeError(f"{name} must be {description}, but is a {type(value).__name__}.")
+
+
 def is_number(value: Any) -> bool:
     """Return whether `value` is a real number, of Python or of NumPy, and not NaN.
 

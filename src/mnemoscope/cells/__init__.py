@@ -20,7 +20,13 @@ from mnemoscope.cells.fast_path import FastPath as FastPath, NoFastPath as NoFas
 from mnemoscope.cells.fitted_networks import load_fitted_network as load_fitted_network
 from mnemoscope.cells.goru import GORU as GORU
 from mnemoscope.cells.gru import GRU as GRU
-from mnemoscope.cells.inputs import Inputs as Inputs, Lengths as Lengths, read_inputs as read_inputs
+from mnemoscope.cells.inputs import (
+    Inputs as Inputs,
+    Lengths as Lengths,
+    check_finite_inputs as check_finite_inputs,
+    read_equal_inputs as read_equal_inputs,
+    read_inputs as read_inputs,
+)
 from mnemoscope.cells.leaky_rnn import LeakyRNN as LeakyRNN
 from mnemoscope.cells.lstm import LSTM as LSTM, HDetach as HDetach, LSTMState as LSTMState
 from mnemoscope.cells.model import Model as Model

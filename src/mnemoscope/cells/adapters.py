@@ -99,6 +99,8 @@ def as_cell(network: Network, state: State | None = None) -> Cell:
 class FunctionCell(Cell):
     """A function `(x, state) -> state` as a cell; `adapt` describes its options."""
 
+    takes_integers = True
+
     def __init__(
         self,
         function: Callable[[Tensor, Any], Any],

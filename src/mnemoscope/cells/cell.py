@@ -63,6 +63,9 @@ class Cell(nn.Module):
     """Whether sequences that are passed to public functions are (batch, time, ...), as in a torch.nn module with
     `batch_first`; `read_inputs` converts them, and every computation is time first."""
 
+    takes_integers: bool = False
+    """Whether inputs of `input_size` features may be integers, which a cell with an embedding takes."""
+
     @property
     def grows(self) -> bool:
         """Whether the state grows from step to step, as a list of past states does; such a cell has no fixed points."""
@@ -257,10 +260,13 @@ def _check_features(cell: Cell, xs: Tensor, before: str) -> None:
             f"{name} takes {cell.input_size} input features, but the inputs have shape {tuple(xs.shape)}; "
             f"expected ({before}, {cell.input_size})."
         )
-    if torch.is_autocast_enabled(xs.device.type) or not (xs.is_floating_point() or xs.is_complex()):
-        return  # some cells take integers
+    integers = not (xs.is_floating_point() or xs.is_complex())
+    if torch.is_autocast_enabled(xs.device.type) or (integers and (cell.takes_integers or cell.input_size is None)):
+        return
     dtypes = (tensor.dtype for tensor in chain(cell.parameters(), cell.buffers()))
     expected = {_REAL.get(dtype, dtype) for dtype in dtypes if dtype.is_floating_point or dtype.is_complex}
     if expected and _REAL.get(xs.dtype, xs.dtype) not in expected:
+        if integers:
+            raise ValueError(f"{name} takes floating-point inputs, but these are {xs.dtype}: pass inputs.float().")
         weights, inputs = (str(dtype).removeprefix("torch.") for dtype in (min(expected, key=str), xs.dtype))
         raise ValueError(f"The weights of {name} are {weights}, but the inputs {inputs}: convert either with .to(...).")

@@ -100,6 +100,43 @@ def read_inputs(
     return Inputs(xs, None if mask is None else mask.to(xs.device), batch_first, None)
 
 
+def check_finite_inputs(xs: Num[Tensor, "time batch ..."], mask: Bool[Tensor, "time batch"] | None = None) -> None:
+    """Raise if inputs are NaN or infinite at a step that is not padding; the error names the first one.
+
+    >>> check_finite_inputs(torch.tensor([[[0.0]], [[torch.nan]]]))
+    Traceback (most recent call last):
+    ValueError: The inputs hold NaN or infinite values, first in sequence 0 at step 1; if lengths differ, pass lengths.
+    """
+    if not xs.is_floating_point() or xs.dim() < 2:
+        return
+    wrong = ~xs.isfinite().reshape(*xs.shape[:2], -1).all(2)
+    wrong = wrong if mask is None else wrong & mask
+    if bool(wrong.any()):
+        sequence, step = wrong.T.nonzero()[0].tolist()
+        raise ValueError(
+            f"The inputs hold NaN or infinite values, first in sequence {sequence} at step {step}; if lengths differ, "
+            f"pass lengths."
+        )
+
+
+def read_equal_inputs(xs: Tensor | PackedSequence, *, batch_first: bool = False) -> Tensor:
+    """Return sequences of equal length, time first; raise for a `PackedSequence` whose sequences differ in length.
+
+    >>> packed = torch.nn.utils.rnn.pack_sequence([torch.zeros(3, 2), torch.zeros(2, 2)])
+    >>> read_equal_inputs(packed)
+    Traceback (most recent call last):
+    ValueError: The sequences of the PackedSequence differ in length, from 2 to 3 steps: pass sequences of equal length.
+    """
+    given = read_inputs(xs, batch_first=batch_first)
+    if given.mask is not None and not bool(given.mask.all()):
+        steps = given.mask.sum(0)
+        raise ValueError(
+            f"The sequences of the PackedSequence differ in length, from {int(steps.min())} to {int(steps.max())} "
+            f"steps: pass sequences of equal length."
+        )
+    return given.xs
+
+
 def _checked_lengths(lengths: Lengths, xs: Tensor) -> Int[Tensor, " batch"]:
     steps = torch.as_tensor(lengths)
     time, batch = xs.shape[:2]

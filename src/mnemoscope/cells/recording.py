@@ -22,7 +22,7 @@ Edits = Mapping[Any, Tensor | Callable[[Tensor], Any]]
 """New values by (name of a tensor of the state, step); a function receives the present value (batch, ...)."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Cache(Mapping[str, Tensor]):
     """States and intermediates of a cell at every step: `cache["h"]` is (time, batch, ...).
 
@@ -50,6 +50,10 @@ class Cache(Mapping[str, Tensor]):
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
+
+    def __repr__(self) -> str:
+        """Return the names of the tensors, and their shapes."""
+        return f"Cache({', '.join(f'{name}: {tuple(tensor.shape)}' for name, tensor in self.items())})"
 
     def flat(self) -> Float[Tensor, "time batch size"]:
         """Return the states as flat real vectors, the form that lenses take; growing states are padded with zeros."""

@@ -67,15 +67,20 @@ def name_options(message: str, command: Any) -> str:
     >>> from mnemoscope.cli.recordings import FitRecording
     >>> name_options('pass units="recorded", or cell=...', FitRecording)
     'pass --units recorded, or cell=...'
+    >>> from mnemoscope.cli.commands import Train
+    >>> name_options("Continue it with resume=True.", Train)
+    'Continue it with --resume.'
     """
-    known = option_names(command).known
+    names = option_names(command)
 
     def option(argument: re.Match[str]) -> str:
         name = argument["name"].replace("_", "-")
         value = argument["value"].strip("\"'")
-        return f"--{name} {'VALUE' if value == '...' else value}" if name in known else argument[0]
+        if name in names.switches and value in ("True", "False"):
+            return f"--{name}" if value == "True" else f"--no-{name}"
+        return f"--{name} {'VALUE' if value == '...' else value}" if name in names.known else argument[0]
 
-    return re.sub(r"""\b(?P<name>[a-z_]+)=(?P<value>"[^"]*"|'[^']*'|\.\.\.|[\w.]*\w)""", option, message)
+    return re.sub(r"""(?<!--over )\b(?P<name>[a-z_]+)=(?P<value>"[^"]*"|'[^']*'|\.\.\.|[\w.]*\w)""", option, message)
 
 
 def check_option_names(name: str, command: type, words: Sequence[str]) -> None:

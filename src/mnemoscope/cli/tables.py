@@ -84,9 +84,11 @@ class Studies:
 class Scoreboard:
     """Compare all published values with the measured ones, as one HTML page or one Markdown table.
 
-    mnemoscope scoreboard
-    mnemoscope scoreboard --root None --markdown SCOREBOARD.md
-    mnemoscope scoreboard --root None --pages pages            # with a page and a figure for every study
+    Trials in --root count too, so that a study of yours is compared at once.
+
+        mnemoscope scoreboard
+        mnemoscope scoreboard --root None --markdown SCOREBOARD.md
+        mnemoscope scoreboard --root None --pages pages            # with a page and a figure for every study
     """
 
     results: Path | None = None

@@ -1,6 +1,10 @@
 """The recurrent matrix as a module: unconstrained, of low rank, orthogonal, unitary, normal, or in Schur form."""
 
-from mnemoscope.connectivity.connectivity import Connectivity as Connectivity, KnownSpectrum as KnownSpectrum
+from mnemoscope.connectivity.connectivity import (
+    Connectivity as Connectivity,
+    KnownSpectrum as KnownSpectrum,
+    attach_matrices as attach_matrices,
+)
 from mnemoscope.connectivity.dense import INITIALISERS as INITIALISERS, Dense as Dense, initialise as initialise
 from mnemoscope.connectivity.fourier import Fourier as Fourier
 from mnemoscope.connectivity.givens import Givens as Givens

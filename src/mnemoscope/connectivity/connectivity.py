@@ -88,11 +88,9 @@ class Connectivity(nn.Module):
     def attach_to(self, optimiser: torch.optim.Optimizer) -> None:
         """Call `after_step` of this matrix and of its parts after every step of the optimiser.
 
-        Only custom training loops need this: `train` calls `after_step` itself.
+        Only custom training loops need this: the trainings of this library do so for all matrices of a model.
         """
-        for matrix in self.modules():
-            if isinstance(matrix, Connectivity):
-                optimiser.register_step_post_hook(lambda *_, matrix=matrix: matrix.after_step())
+        attach_matrices(self, optimiser)
 
     def _tensors(self) -> Iterator[Tensor]:
         return chain(self.parameters(), self.buffers())
@@ -106,3 +104,10 @@ def _refuse_non_finite(module: nn.Module, state_dict: dict[str, Any], prefix: st
                 f"{name} of {type(module).__name__} has infinite or NaN entries: these weights come from a run that "
                 f"diverged. Load an earlier checkpoint, or train with a lower learning rate or a clipped gradient."
             )
+
+
+def attach_matrices(module: nn.Module, optimiser: torch.optim.Optimizer) -> None:
+    """Call `after_step` of all matrices of a module after every step of the optimiser."""
+    for matrix in module.modules():
+        if isinstance(matrix, Connectivity):
+            optimiser.register_step_post_hook(lambda *_, matrix=matrix: matrix.after_step())

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from mnemoscope.cells import Cell, Inputs, Lengths, Model, read_inputs
+from mnemoscope.cells import Cell, Inputs, Lengths, Model, check_finite_inputs, read_inputs
 from mnemoscope.cells.sequence import without_masked
 from mnemoscope.inspection.behaviour import measure_gradients
 from mnemoscope.inspection.held_classes import HeldClass
@@ -104,9 +104,8 @@ def _checked_inputs(
     if isinstance(inputs, Tensor):
         _check_dimensions(inputs, cell.batch_first)
     given = read_inputs(inputs, batch_first=cell.batch_first, lengths=lengths)
+    check_finite_inputs(given.xs, given.mask)
     xs = without_masked(given.xs, given.mask)
-    if not torch.isfinite(xs).all():
-        raise ValueError("The inputs hold NaN or infinite values. For trials of different lengths, pass lengths=[...].")
     expected = getattr(cell, "input_size", None)
     if model is None and expected is not None and xs.shape[2] != expected:
         raise ValueError(

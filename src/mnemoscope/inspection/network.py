@@ -34,6 +34,7 @@ from mnemoscope.lenses import Behaviour, Dynamics, Variables, find_variables
 from mnemoscope.lenses.intervention.sequences import Readout
 from mnemoscope.lenses.result import Result
 from mnemoscope.lenses.token_labels import Labels
+from mnemoscope.lenses.whole_network import check_readout, in_evaluation_mode
 from mnemoscope.memory.tape import TuringMachine
 from mnemoscope.report import NetworkPage, sentences
 from mnemoscope.report.markup import check_report_extra
@@ -46,6 +47,7 @@ RANDOM_STARTS = (
 )
 
 
+@in_evaluation_mode
 def inspect(
     network: Any,
     inputs: Tensor | PackedSequence | None = None,
@@ -167,9 +169,8 @@ def _parts(network: Any, readout: Readout | None) -> tuple[Model | None, Cell, R
             f"inspect takes a torch.nn module, a cell, a Model or the folder of a run, but got a "
             f"{type(network).__name__}. Wrap a function: ms.adapt(function, state_size=...)."
         )
+    check_readout(network, readout)
     if isinstance(network, Model):
-        if readout is not None:
-            raise ValueError("A Model has a readout of its own; omit readout, or pass model.cell.")
         return network, network.cell, None
     return None, as_cell(network), readout
 

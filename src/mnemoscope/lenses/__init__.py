@@ -145,6 +145,7 @@ if TYPE_CHECKING:
         MeasuredInfluence as MeasuredInfluence,
         measure_influence as measure_influence,
     )
+    from mnemoscope.lenses.result import load_result as load_result
     from mnemoscope.lenses.rotations import Rotations as Rotations, find_rotations as find_rotations
     from mnemoscope.lenses.selection import (
         SelectionVectors as SelectionVectors,

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float, Int
+from mnemoscope.base.seeds import seeded_generator
 from mnemoscope.base.validation import check_whole, is_number
 
 DRAWS = 1000
@@ -140,7 +141,7 @@ def widen_certain(interval: Interval, mean: Float[Tensor, "*shape"], sequences: 
 
 def _resampled_rows(number: int, draws: int, seed: int) -> Int[Tensor, "draws number"]:
     """Draw so many resamples of numbered sequences."""
-    return torch.randint(number, (draws, number), generator=torch.Generator().manual_seed(seed))
+    return torch.randint(number, (draws, number), generator=seeded_generator(seed))
 
 
 def _resampled_means(values: Tensor, rows: Tensor) -> Tensor:

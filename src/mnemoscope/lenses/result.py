@@ -68,21 +68,22 @@ class Result:
         module = import_module(f"{type(self).__module__.rpartition('.')[0]}.figure")
         return getattr(module, self.drawn_by)(self, *args, **options)
 
-    def save(self, path: str | Path) -> None:
-        """Write a `.safetensors` file; `load` reads it back."""
+    def save(self, path: str | Path) -> Path:
+        """Write a `.safetensors` file, create its folder, and return its path; `load` and `ms.load_result` read it."""
         tensors, flags = self.pack()
         complex_names = [name for name, tensor in tensors.items() if tensor.is_complex()]
         # safetensors has no complex128, and refuses tensors that share memory
         real = {name: torch.view_as_real(tensor) if tensor.is_complex() else tensor for name, tensor in tensors.items()}
         real = {name: tensor.detach().clone(memory_format=torch.contiguous_format) for name, tensor in real.items()}
         header = {"kind": type(self).__name__, "flags": flags, "complex": complex_names}
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
         write_atomically(Path(path), save(real, {_HEADER: json.dumps(header)}))
+        return Path(path)
 
     @classmethod
     def load(cls: type[R], path: str | Path) -> R:
         """Read a file that `save` wrote."""
-        text = read_safetensors_header(path)["__metadata__"].get(_HEADER, "{}")
-        header = checked_json(text, f"The header of {path}")
+        header = _read_header(path)
         if header.get("kind") not in (cls.__name__, *cls.former_kinds):
             raise ValueError(f"{path} does not hold {cls.noun} saved by mnemoscope.")
         try:
@@ -125,7 +126,8 @@ class Result:
         image = BytesIO()
         figure.savefig(image, format="png", dpi=96)
         data = b64encode(image.getvalue()).decode()
-        return f'{text}<img alt="{type(self).__name__}" src="data:image/png;base64,{data}">'
+        style = "max-width: 100%; height: auto"
+        return f'{text}<img alt="{type(self).__name__}" style="{style}" src="data:image/png;base64,{data}">'
 
 
 def _pack(data: Any) -> tuple[dict[str, Tensor], Flags]:
@@ -208,3 +210,23 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
     return value
+
+
+def load_result(path: str | Path) -> Result:
+    """Read a file that a result of any lens has saved; the file knows the kind of the result.
+
+    >>> import mnemoscope as ms, tempfile
+    >>> path = ms.find_fixed_points(torch.nn.GRU(2, 3)).save(tempfile.mkdtemp() + "/points.safetensors")
+    >>> type(ms.load_result(path)).__name__
+    'FixedPoints'
+    """
+    kind, lenses = _read_header(path).get("kind"), import_module("mnemoscope.lenses")
+    found = getattr(lenses, kind) if isinstance(kind, str) and kind in dir(lenses) else None
+    if not (isinstance(found, type) and issubclass(found, Result)):
+        raise ValueError(f"{path} does not hold the result of a lens saved by mnemoscope.")
+    return found.load(path)
+
+
+def _read_header(path: str | Path) -> Any:
+    text = read_safetensors_header(path)["__metadata__"].get(_HEADER, "{}")
+    return checked_json(text, f"The header of {path}")

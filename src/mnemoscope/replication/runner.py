@@ -83,8 +83,8 @@ def run_study(
         raise FileNotFoundError(f"{folder} holds no finished trial of the study {name!r}.")
     if earlier and not resume and not finished_only:
         raise FileExistsError(
-            f"{folder} holds trials of an earlier run. Keep them and run what is missing with resume=True "
-            f"(`--resume`), or remove the folder."
+            f"{folder} holds trials of an earlier run. Keep them and run what is missing with resume=True, "
+            f"or remove the folder."
         )
     if device is not None and not any(DEVICE in trial.settings for trial in trials):
         raise ValueError(

@@ -6,6 +6,7 @@ from html import escape
 from pathlib import Path
 
 from mnemoscope.base.files import write_output
+from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE
 from mnemoscope.lenses.comparison.figure import UNITS
 from mnemoscope.lenses.comparison.result import Comparison
 from mnemoscope.registry import lenses
@@ -21,9 +22,9 @@ def write_comparison_page(result: Comparison, path: Path, command: str = "") -> 
 
 def render_comparison(result: Comparison, command: str = "") -> str:
     """Return the page of a comparison; `command` is the command line that made it."""
-    figure = figure_markup(
-        result.figure(), "comparison", alt="Matrix of distances, map of the systems, and null distributions."
-    )
+    drawn = result.figure(COLOUR, font_size=PAGE_FONT_SIZE)
+    alt = "Matrix of distances, map of the systems, and null distributions."
+    figure = figure_markup(drawn, "comparison", alt=alt)
     sections = [
         Section("Distances", "How far the systems are apart, and where each lies among the others.", figure),
         Section("Pairs", "What the distance of each pair shows.", _pair_table(result)),

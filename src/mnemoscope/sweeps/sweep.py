@@ -91,7 +91,10 @@ class Sweep:
                 f"{', '.join(METHODS)}."
             )
         if not self.over:
-            raise ValueError("A sweep needs at least one field that varies, such as learning_rate=0.001,0.003.")
+            raise ValueError(
+                'A sweep needs at least one field that varies: over={"learning_rate": [0.001, 0.003]}, or on the '
+                "command line --over learning_rate=0.001,0.003."
+            )
         if not self.seeds or len({*self.seeds}) < len(self.seeds):
             raise ValueError(f"seeds must be at least one number, each once, but are {self.seeds}.")
         check_whole(0, sampling_seed=self.sampling_seed)
@@ -242,7 +245,7 @@ def prepare_folder(sweep: Sweep, folder: Path, resume: bool, storage: str) -> No
             )
         if len(names) > 1 and not resume:
             raise FileExistsError(
-                f"{folder} holds runs of this sweep. Keep them and run the rest with resume=True (`--resume`), "
+                f"{folder} holds runs of this sweep. Keep them and run the rest with resume=True, "
                 f"or choose another --name."
             )
     write_json(path, content)

@@ -196,8 +196,7 @@ def checked_counters(content: dict[str, Any], kind: type[C], path: Path) -> C:
 
 def _damaged(path: Path, reason: str) -> ValueError:
     return ValueError(
-        f"{path} is damaged: {reason}. Restore the file from a copy, or start the run again with overwrite=True "
-        f"(`--overwrite`)."
+        f"{path} is damaged: {reason}. Restore the file from a copy, or start the run again with overwrite=True."
     )
 
 

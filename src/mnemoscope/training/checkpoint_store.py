@@ -53,7 +53,7 @@ class CheckpointStore:
             if counters.step > self._config.steps:
                 raise ValueError(
                     f"{self._path} is damaged: it has {counters.step} steps of {self._config.steps}. Start the run "
-                    f"again with overwrite=True (`--overwrite`)."
+                    f"again with overwrite=True."
                 )
             if carried.state is not None and group.world_size > 1:
                 shard = group.shard(self._config.batch_size)

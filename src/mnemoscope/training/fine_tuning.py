@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from math import isfinite
+
 from torch import nn
 from torch.optim import Adam
 
 from mnemoscope.base.validation import check_whole
 from mnemoscope.cells import Model
+from mnemoscope.connectivity import attach_matrices
 from mnemoscope.tasks import Task
 from mnemoscope.training.bptt import backpropagate, penalised_modules
+from mnemoscope.training.result import NonFiniteLoss
 
 
 def fine_tune(
@@ -42,10 +46,15 @@ def fine_tune(
     """
     check_whole(1, steps=steps, batch_size=batch_size)
     learned = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    if not learned:
+        raise ValueError("The model has no parameters to train: none of them requires a gradient.")
     optimiser, penalised = Adam(learned, learning_rate), penalised_modules(model)
+    attach_matrices(model, optimiser)
     for number in range(steps):
         optimiser.zero_grad()
         backpropagate(model, task, task.batch(batch_size, seed, number), None, penalised=penalised)
-        nn.utils.clip_grad_norm_(learned, clip)
+        norm = float(nn.utils.clip_grad_norm_(learned, clip))
+        if not isfinite(norm):
+            raise NonFiniteLoss(f"The norm of the gradient is {norm} at step {number}; lower learning_rate or clip.")
         optimiser.step()
     return model

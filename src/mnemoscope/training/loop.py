@@ -11,7 +11,6 @@ from torch import nn
 
 from mnemoscope.base.progress import Bar
 from mnemoscope.config.run_config import RunConfig
-from mnemoscope.connectivity import Connectivity
 from mnemoscope.training.backward_pass import BackwardPass
 from mnemoscope.training.batch_stream import BatchStream
 from mnemoscope.training.callbacks import Callback, CallbackList, StartInfo, StepInfo
@@ -83,7 +82,6 @@ def _train(
     config: RunConfig, folder: RunFolder, setup: Setup, group: ProcessGroup, callbacks: Callback, progress: bool
 ) -> TrainResult:
     task, model, optimiser, _ = setup
-    matrices = [module for module in model.modules() if isinstance(module, Connectivity)]
     evaluator = Evaluator(model, task, config, folder, group)
     checkpoint = CheckpointStore(folder, model, optimiser, config, group)
     counters, carried = checkpoint.restore()
@@ -111,8 +109,6 @@ def _train(
             carried.state = None
             if isfinite(loss) and isfinite(gradient_norm):
                 optimiser.step()
-                for matrix in matrices:
-                    matrix.after_step()
                 counters.add_step(loss, gradient_norm)
                 if task.continues(config.batch_size, counters.step + 1):
                     carried.state = result.state

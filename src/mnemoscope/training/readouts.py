@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
+from mnemoscope.base.seeds import seeded_generator
 from mnemoscope.cells import EchoState, Model, Reservoirs
 from mnemoscope.cells.cell import check_input
 from mnemoscope.cells.state import State
@@ -66,7 +67,7 @@ class ReservoirReadout(TrainableReadout):
         if state is not None:
             state = state.unsqueeze(0) if single else state
         self.x = self.reservoirs.initial_state(batch) if state is None else state
-        self.noise, self.generator = noise, torch.Generator().manual_seed(seed)
+        self.noise, self.generator = noise, seeded_generator(seed)
 
     def steps(self) -> Iterator[Tensor]:
         reservoirs = self.reservoirs

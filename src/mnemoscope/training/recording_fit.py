@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+
 import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Bool, Float
 from mnemoscope.base.progress import Bar
+from mnemoscope.base.seeds import seeded_generator
 from mnemoscope.base.validation import check_whole, is_number
 from mnemoscope.cells import LeakyRNN, Model, Network, as_cell
+from mnemoscope.connectivity import attach_matrices
 from mnemoscope.lenses.recording import Recording, check_finite
 from mnemoscope.training.force_fit import fit_by_force
 from mnemoscope.training.forced_run import ForcedRun
@@ -61,8 +65,8 @@ def fit_network(
             (Sussillo & Abbott 2009), which is faster and needs `units="recorded"`. Hidden units keep random weights.
         hidden_size: number of units of a latent network, 8 by default; of hidden units in addition to recorded ones,
             which stand for neurons that were not recorded, 0 by default.
-        cell: the network to train. A latent one has a state of one tensor; a leaky rate network of tanh units by
-            default. For recorded units a `LeakyRNN` in the current form.
+        cell: the network of which a copy is trained, in float64. A latent one has a state of one tensor; by default a
+            leaky rate network of tanh units. For recorded units a `LeakyRNN` in the current form.
         updates: number of updates by Adam, each on all trials, 400 by default; of passes over all trials of "force", 20
             by default.
         learning_rate: of Adam, 0.01 by default; it falls to zero along a cosine.
@@ -79,7 +83,7 @@ def fit_network(
     check_whole(1, updates=updates)
     if cell is not None and hidden_size is not None:
         raise ValueError("A cell has its number of units already: omit hidden_size, or omit cell.")
-    generator = torch.Generator().manual_seed(seed)
+    generator = seeded_generator(seed)
     activity, inputs, fitted = _divided(recording, test, generator)
     time, _, number = activity.shape
     warm_up = max(1, time // 4) if warm_up is None else warm_up
@@ -91,7 +95,7 @@ def fit_network(
     activity, centre, scale = _standardised(activity, fitted)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        cell = _default_cell(units, inputs.shape[2], number, hidden_size) if cell is None else as_cell(cell)
+        cell = _default_cell(units, inputs.shape[2], number, hidden_size) if cell is None else deepcopy(as_cell(cell))
         if cell.input_size != inputs.shape[2]:
             raise ValueError(
                 f"The cell takes {cell.input_size} inputs, but the recording has {inputs.shape[2]} (one that is 0 "
@@ -191,6 +195,7 @@ def _train(
 ) -> Float[Tensor, " updates"]:
     parameters = list(run.parameters())
     optimiser = torch.optim.Adam(parameters, lr=learning_rate)
+    attach_matrices(run.model, optimiser)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, updates)
     known = ~activity[1:].isnan()
     losses = []

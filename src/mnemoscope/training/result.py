@@ -47,7 +47,7 @@ class TrainResult:
             found = ", ".join(f"{name} = {value!r}" for name, value in content.items()) or "nothing"
             raise ValueError(
                 f"{folder}/result.json should hold {', '.join(sorted(expected))}, but holds {found}. It was edited, or "
-                f"written by another version of mnemoscope; start the run again with overwrite=True (`--overwrite`)."
+                f"written by another version of mnemoscope; start the run again with overwrite=True."
             )
         return cls(folder=folder, cached=cached, **content)
 

@@ -95,8 +95,8 @@ class RunFolder:
             return "finished"
         if not resume:
             raise FileExistsError(
-                f"There is an unfinished run in {self.path}. Continue it with resume=True (`--resume`), or start again "
-                f"with overwrite=True (`--overwrite`)."
+                f"There is an unfinished run in {self.path}. Continue it with resume=True, or start again "
+                f"with overwrite=True."
             )
         for name in (*FILES, *get_args(Log)):
             refuse_link(self.path / name)

@@ -13,6 +13,7 @@ from mnemoscope.base.allocator import kept_memory
 from mnemoscope.base.torch_state import flushed_denormals, present_threads
 from mnemoscope.cells import Model
 from mnemoscope.config.run_config import RunConfig
+from mnemoscope.connectivity import attach_matrices
 from mnemoscope.tasks import Split, Task
 from mnemoscope.training.build import build_model, build_task
 from mnemoscope.training.callbacks import Callback
@@ -87,6 +88,7 @@ def _build(config: RunConfig, group: ProcessGroup, loggers: list[Callback], prog
     task = build_task(config)
     model = build_model(config, task).to(_device(config))
     optimiser = build_optimiser(config, model)
+    attach_matrices(model, optimiser)
     if group.world_size > 1:
         check_divisible(group, config.batch_size, model)
     task.prepare(progress)

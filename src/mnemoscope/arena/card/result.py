@@ -80,8 +80,11 @@ class MemoryCard(Result):
         """Return all numbers as plain values for JSON."""
         return {"kind": KIND, **super().to_dict()}
 
-    def save(self, path: str | Path) -> None:
-        """Write card.html, card.json, card.pdf and card.svg into a folder, which is created; `load` reads it back."""
+    def save(self, path: str | Path) -> Path:
+        """Write card.html, card.json, card.pdf and card.svg into a folder, which is created; return its path.
+
+        `load` reads it back.
+        """
         files = import_module(FILES).card_files(self)
         folder = Path(path)
         folder.mkdir(parents=True, exist_ok=True)
@@ -89,6 +92,7 @@ class MemoryCard(Result):
             refuse_link(folder / name)
         for name, content in files.items():
             write_atomically(folder / name, content)
+        return folder
 
     @classmethod
     def load(cls, path: str | Path) -> MemoryCard:

@@ -41,6 +41,7 @@ class ModuleCell(Cell):
     """
 
     batch_first = True
+    takes_integers = True
     attention_layers: tuple[int, ...] = ()
     """Numbers of the layers with attention, which are passed through."""
 

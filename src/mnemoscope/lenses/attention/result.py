@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Bool, Float, Int
+from mnemoscope.base.plurals import pluralise
 from mnemoscope.lenses.result import Result
 
 NO_STEP = -1
@@ -166,7 +167,7 @@ class Attention(Result):
     def summary(self) -> str:
         back = self.age[self.taken]
         sentences = [
-            f"{self.batch} sequence{'s' if self.batch > 1 else ''} of up to {len(self)} steps. A step attends "
+            f"{pluralise(self.batch, 'sequence')} of up to {pluralise(len(self), 'step')}. A step attends "
             f"{float(back.mean()):.1f} steps back on average."
         ]
         if self.scores is not None:

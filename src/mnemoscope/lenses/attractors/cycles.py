@@ -11,6 +11,7 @@ from torch import Tensor
 
 from mnemoscope.base.array_types import Bool, Float, Int
 from mnemoscope.base.progress import show_slow
+from mnemoscope.base.seeds import seeded_generator
 from mnemoscope.base.validation import is_whole
 from mnemoscope.cells import Network, State
 from mnemoscope.lenses.attractors.composition import iterated_map
@@ -23,7 +24,7 @@ from mnemoscope.lenses.fixed_points.linear_algebra import magnitude
 from mnemoscope.lenses.fixed_points.outcomes import Status
 from mnemoscope.lenses.fixed_points.result import FixedPoints
 from mnemoscope.lenses.fixed_points.solvers import Solver
-from mnemoscope.lenses.fixed_points.starts import StartStrategy, as_starts, seeded_generator
+from mnemoscope.lenses.fixed_points.starts import StartStrategy, as_starts
 
 ROUNDS = 6
 """Largest number of repeated searches from shifted states of known orbits."""

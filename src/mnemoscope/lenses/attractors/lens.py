@@ -7,6 +7,7 @@ from torch import Tensor
 
 from mnemoscope.base.array_types import Float
 from mnemoscope.base.progress import show_slow
+from mnemoscope.base.seeds import seeded_generator
 from mnemoscope.base.validation import check_whole, is_whole
 from mnemoscope.cells import Network, State
 from mnemoscope.drawing.projection import principal_projection
@@ -18,7 +19,7 @@ from mnemoscope.lenses.attractors.periodic import classify_cycles
 from mnemoscope.lenses.attractors.result import UNDEFINED, Attractors, Kind
 from mnemoscope.lenses.attractors.simulation import simulate
 from mnemoscope.lenses.dynamics import Dynamics, as_dynamics
-from mnemoscope.lenses.fixed_points.starts import StartStrategy, draw_starts, seeded_generator
+from mnemoscope.lenses.fixed_points.starts import StartStrategy, draw_starts
 
 DRAWN = 300
 """States of each attractor that are drawn."""

@@ -13,14 +13,17 @@ from torch.nn.utils.rnn import PackedSequence
 
 from mnemoscope.base.array_types import Float, Int
 from mnemoscope.base.progress import show_slow, slow_bar
+from mnemoscope.base.seeds import seeded_generator
 from mnemoscope.base.validation import check_whole, is_whole
 from mnemoscope.cells import Lengths, Network, State, read_inputs
 from mnemoscope.lenses.attractors.composition import as_map
 from mnemoscope.lenses.attractors.lyapunov_result import LyapunovSpectrum
 from mnemoscope.lenses.attractors.simulation import FAR
 from mnemoscope.lenses.dynamics import Dynamics, as_dynamics
-from mnemoscope.lenses.fixed_points.starts import StartStrategy, draw_starts, seeded_generator
+from mnemoscope.lenses.fixed_points.starts import StartStrategy, draw_starts
 
+STARTS = 8
+"""Random starts by default."""
 BLOCKS = 20
 """Blocks of steps that give the standard error by their scatter."""
 FORMED = 200
@@ -35,7 +38,7 @@ def lyapunov_spectrum(
     count: int | None = None,
     steps: int | None = None,
     transient: int = 500,
-    starts: int | State | StartStrategy = 8,
+    starts: int | State | StartStrategy | None = None,
     *,
     every: int = 1,
     inputs: Float[Tensor, "time ..."] | np.ndarray | PackedSequence | None = None,
@@ -53,7 +56,7 @@ def lyapunov_spectrum(
         steps: steps to average over, rounded down to whole blocks; 2,000 by default, or with `inputs` all that follow
             the transient.
         transient: steps before them, in which the state approaches its attractor and the tangent vectors align.
-        starts: the number of random starts, states, or a strategy.
+        starts: the number of random starts, states, or a strategy; by default 8, or one for each sequence of inputs.
         every: steps between two orthonormalisations. More than 1 saves little time, and loses directions once the
             largest and the smallest growth over that many steps are 16 digits apart.
         inputs: a sequence (time, features) for all starts or (time, starts, features), which is (starts, time,
@@ -81,7 +84,7 @@ def lyapunov_spectrum(
     check_whole(0, transient=transient)
     check_whole(1, every=every)
     generator = seeded_generator(seed)
-    states = draw_starts(dynamics, starts, generator)
+    states = draw_starts(dynamics, _default_starts(dynamics, inputs) if starts is None else starts, generator)
     if inputs is None and (mask is not None or lengths is not None):
         raise ValueError("A mask and lengths describe sequences of inputs: pass inputs=... as well.")
     drawn = torch.randn(len(states), system.size, count, generator=generator, dtype=system.dtype).to(system.device)
@@ -231,10 +234,23 @@ def _checked_inputs(
     return given.expand(-1, starts, -1), available.expand(starts)
 
 
+def _default_starts(dynamics: Dynamics, inputs: Tensor | np.ndarray | PackedSequence | None) -> int:
+    """Return the number of sequences of inputs, or `STARTS` where all starts have the same inputs."""
+    if isinstance(inputs, PackedSequence):
+        return int(inputs.batch_sizes[0])
+    shape = () if inputs is None else np.shape(inputs)
+    return shape[0 if dynamics.batch_first else 1] if len(shape) == 3 else STARTS
+
+
 def _block_length(steps: int | None, transient: int, every: int, available: int | None) -> int:
     """Return the number of steps in each of the `BLOCKS` blocks."""
     if steps is None:
         steps = 2000 if available is None else available - transient
+    if available is not None and transient >= available:
+        raise ValueError(
+            f"The inputs have {available} steps, and the first {transient} of them do not count: pass a shorter "
+            f"transient, transient={available // 5} for example."
+        )
     if available is not None and transient + steps > available:
         raise ValueError(
             f"{transient} steps of transient and {steps} after them need as many inputs, but there are {available}."

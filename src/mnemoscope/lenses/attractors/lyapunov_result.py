@@ -12,6 +12,9 @@ from torch import Tensor
 from mnemoscope.base.array_types import Bool, Float, Int
 from mnemoscope.lenses.result import Result
 
+ROUNDINGS = 64
+"""Rounding errors of a step, at most, in units of the resolution of a number and the root of the size of the state."""
+
 
 @dataclass(frozen=True, repr=False)
 class LyapunovSpectrum(Result):
@@ -55,17 +58,22 @@ class LyapunovSpectrum(Result):
     def exponents(self) -> Float[Tensor, "starts count"]:
         """Exponents of each start, largest first; minus infinity if a direction is lost in one step.
 
-        A direction that shrinks below the rounding of the others between two orthonormalisations is lost: exponents
-        lower than the largest one by more than about 36 / every are rounding errors.
+        Between two orthonormalisations a direction can shrink below the rounding of the others; it is then lost.
+        Exponents lower than the largest one by more than about 36 / every are rounding errors.
         """
         return self.blocks.mean(1).gather(1, self._order)
 
     @property
     def errors(self) -> Float[Tensor, "starts count"]:
-        """Standard error of each exponent of each start, from the scatter of its blocks."""
-        scatter = self.blocks.std(1) / self.blocks.shape[1] ** 0.5
+        """Standard error of each exponent of each start: from the scatter of its blocks, or the rounding error."""
+        scatter = (self.blocks.std(1) / self.blocks.shape[1] ** 0.5).clamp_min(self.rounding)
         lost = self.blocks.mean(1).isneginf()
         return scatter.masked_fill(lost, 0).gather(1, self._order)
+
+    @property
+    def rounding(self) -> float:
+        """Size of an exponent that may be rounding alone: blocks of an orthogonal matrix scatter less than its bias."""
+        return ROUNDINGS * torch.finfo(self.blocks.dtype).eps * self.size**0.5 / (self.dt or 1)
 
     @property
     def _order(self) -> Tensor:
@@ -87,7 +95,7 @@ class LyapunovSpectrum(Result):
     def mean_errors(self) -> Float[Tensor, " count"]:
         """Standard error of `mean`: from the scatter of starts, or from blocks if that is larger (few starts)."""
         alive = int(self.alive.sum())
-        within = self.errors[self.alive].square().sum(0).sqrt() / max(alive, 1)
+        within = (self.errors[self.alive].square().sum(0).sqrt() / max(alive, 1)).clamp_min(self.rounding)
         if alive < 2:
             return within
         values = self.exponents[self.alive]
@@ -102,9 +110,10 @@ class LyapunovSpectrum(Result):
     @property
     def dimension(self) -> float:
         """Kaplan-Yorke dimension j + (l_1 + ... + l_j) / |l_(j+1)| of `mean`, where j is the largest number of
-        exponents with a sum of at least 0; NaN if that takes more exponents than were computed.
+        exponents with a sum of at least 0; NaN if that takes more exponents than were computed. Exponents within
+        `rounding` of 0 are 0.
         """
-        return kaplan_yorke(self.mean, self.size)
+        return kaplan_yorke(self._without_rounding(), self.size)
 
     @property
     def entropy(self) -> float:
@@ -112,7 +121,10 @@ class LyapunovSpectrum(Result):
 
         If all computed exponents are positive and more exist, it is a lower bound of that sum.
         """
-        return float(self.mean.clamp_min(0).sum())
+        return float(self._without_rounding().clamp_min(0).sum())
+
+    def _without_rounding(self) -> Float[Tensor, " count"]:
+        return self.mean.masked_fill(self.mean.abs() <= self.rounding, 0)
 
     @property
     def forgets(self) -> bool:

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from mnemoscope.base.array_types import Float
 from mnemoscope.base.progress import show_slow
-from mnemoscope.base.validation import check_whole
+from mnemoscope.base.seeds import seeded_generator
+from mnemoscope.base.validation import check_type, check_whole
 from mnemoscope.cells import Network
 from mnemoscope.lenses.attractors.composition import as_map
 from mnemoscope.lenses.attractors.cycles_result import Cycles
@@ -19,7 +20,6 @@ from mnemoscope.lenses.basins.result import Basins
 from mnemoscope.lenses.basins.returning import BETWEEN, destinations
 from mnemoscope.lenses.dynamics import Dynamics, as_dynamics
 from mnemoscope.lenses.fixed_points.result import FixedPoints
-from mnemoscope.lenses.fixed_points.starts import seeded_generator
 
 Orbits = list[Float[Tensor, "period size"]]
 """The states of each attractor, one for a fixed point."""
@@ -31,7 +31,7 @@ NEAR_ATTRACTOR, NEAR_START = 1e-3, 0.1
 def measure_basin(
     dynamics: Dynamics | Network,
     attractors: FixedPoints | Cycles | Attractors,
-    sizes: Sequence[float],
+    sizes: float | Sequence[float],
     *,
     directions: Mapping[str, Tensor] | None = None,
     trials: int = 100,
@@ -46,7 +46,7 @@ def measure_basin(
             of `dt`.
         attractors: fixed points or cycles of this system, of which the stable ones count, or its attractors, of which
             points and cycles count. Include all that are known: a start that ends at another one is then recognised.
-        sizes: lengths of the perturbations, in units of the state, in rising order.
+        sizes: length of the perturbations, or several in rising order, in units of the state.
         directions: directions (size,) by name, such as a readout or a selection vector, along which the state is also
             perturbed, with both signs. Random perturbations are uniform on the sphere of each size.
         trials: random perturbations of each size. Those of a cycle begin at random states of it.
@@ -63,6 +63,9 @@ def measure_basin(
 
     """
     dynamics = as_dynamics(dynamics)
+    found = "what find_fixed_points, find_cycles or find_attractors returned"
+    check_type((FixedPoints, Cycles, Attractors), found, attractors=attractors)
+    sizes = [sizes] if isinstance(sizes, int | float) else sizes
     system = as_map(dynamics, dt)
     check_whole(1, trials=trials)
     check_whole(BETWEEN + 1, steps=steps)  # two looks

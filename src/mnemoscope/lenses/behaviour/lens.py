@@ -10,7 +10,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from mnemoscope.base.array_types import Bool, Float, Num
 from mnemoscope.base.progress import show_slow
-from mnemoscope.cells import Lengths, Model, Network, as_cell, read_inputs, scan
+from mnemoscope.cells import Lengths, Model, Network, as_cell, check_finite_inputs, read_inputs, scan
 from mnemoscope.lenses.behaviour.result import Behaviour
 from mnemoscope.lenses.behaviour.scores import (
     Targets,
@@ -23,6 +23,7 @@ from mnemoscope.lenses.behaviour.scores import (
     scored_steps,
     uninformed_score,
 )
+from mnemoscope.lenses.whole_network import check_readout, in_evaluation_mode
 
 SHOWN = 3
 """Number of trials that are kept in full."""
@@ -62,6 +63,7 @@ def record_behaviour(
     cell = network.cell if isinstance(network, Model) else network
     batch_first = cell.batch_first
     given = read_inputs(inputs, batch_first=batch_first, lengths=lengths)
+    check_finite_inputs(given.xs, given.mask)
     check_targets(targets, mask)
     if batch_first:
         network = network.time_first()
@@ -113,6 +115,7 @@ def _without_padding(sequences: Tensor, mask: Bool[Tensor, "time batch"] | None)
     return sequences.masked_fill(ended.unsqueeze(2), torch.nan)
 
 
+@in_evaluation_mode
 @torch.no_grad()
 def answers(
     network: Network,
@@ -121,9 +124,8 @@ def answers(
     mask: Bool[Tensor, "time batch"] | None = None,
 ) -> Float[Tensor, "time batch outputs"]:
     """Return the outputs of a network after its readout; `mask` is False where a trial has no input."""
+    check_readout(network, readout)
     if isinstance(network, Model):
-        if readout is not None:
-            raise ValueError("A Model has a readout of its own; omit readout, or pass model.cell.")
         network, readout, inputs = network.cell, network.readout, network.encode(inputs)
     outputs, _ = scan(network, inputs, mask=mask)
     features = getattr(readout, "in_features", None)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Bool, Float, Int
+from mnemoscope.base.validation import check_type
 
 Kind = Literal["values", "bits", "classes", "unknown"]
 """The kind of answers; "unknown" without targets."""
@@ -17,6 +18,8 @@ Targets = Tensor
 
 def check_targets(targets: Targets | None, mask: Tensor | None) -> None:
     """Raise unless the targets have one answer for each step, and the mask is bool; in any layout."""
+    if targets is not None:
+        check_type(Tensor, "a tensor; torch.as_tensor(targets) converts it", targets=targets)
     if targets is not None and targets.dim() < 2:
         raise ValueError(
             f"Targets have the shape {tuple(targets.shape)}, but every step of every trial needs one. If only the last "

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from mnemoscope.base.array_types import Float
 from mnemoscope.base.progress import show_slow
+from mnemoscope.base.validation import check_whole
 from mnemoscope.cells import Elman, Network, as_cell
 from mnemoscope.connectivity import Connectivity
 from mnemoscope.lenses.capacity.orthonormal_basis import noiseless_traces
@@ -56,8 +57,9 @@ def memory_capacity(
     50.0
 
     """
-    if lags < 1 or not (isfinite(signal) and signal > 0):
-        raise ValueError(f"At least 1 lag and signals of a positive variance are needed, not {lags} and {signal}.")
+    check_whole(1, lags=lags)
+    if not (isfinite(signal) and signal > 0):
+        raise ValueError(f"signal must be a positive variance, but is {signal}.")
     step, w, L = _linear_parts(system, direction, state, noise)
     if L is None:
         traces = noiseless_traces(step.dense(), w, lags)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from mnemoscope.base.array_types import Float, Inexact
 from mnemoscope.base.progress import show_slow
+from mnemoscope.base.seeds import seeded_generator
 from mnemoscope.base.validation import check_whole
 from mnemoscope.cells import Network, as_cell, scan
 from mnemoscope.lenses.capacity.result import MemoryCapacity
@@ -76,7 +77,7 @@ def measure_memory_capacity(
     features = frozen.input_size or (1 if isinstance(direction, int) else len(direction))
     d, deviations = input_vector(direction, features), _noise_deviations(noise, features)
     _check(signal, strength, delays, steps, washout, sequences, ridge)
-    generator, groups = torch.Generator().manual_seed(seed), 2 if ridge is not None else 3
+    generator, groups = seeded_generator(seed), 2 if ridge is not None else 3
     drawn = _draw_signals(signal, (washout + delays + steps, groups * sequences), generator)
     s = strength * drawn.unflatten(1, (groups, sequences))  # (time, group, sequence)
     s = s - s.mean((0, 2), keepdim=True)  # a mean would be missed, or recovered, by chance at all delays together
@@ -209,11 +210,13 @@ def _check(
 ) -> None:
     if signal not in ("uniform", "normal"):
         raise ValueError(f'signal must be "uniform" or "normal", but is {signal!r}.')
-    check_whole(1, sequences=sequences)
+    check_whole(1, sequences=sequences, delays=delays)
+    check_whole(2, steps=steps)
+    check_whole(0, washout=washout)
     if not (isfinite(strength) and strength > 0) or not (ridge is None or (isfinite(ridge) and ridge >= 0)):
         raise ValueError(f"strength must be positive and ridge not negative, but they are {strength} and {ridge}.")
-    if delays < 1 or washout < 0 or steps < 2 or steps * sequences < 2 * BLOCKS:
+    if steps * sequences < 2 * BLOCKS:
         raise ValueError(
-            f"At least 1 delay, 2 steps of each sequence, {2 * BLOCKS} of all together and a washout of 0 or more are "
-            f"needed, but there are {delays} delays, {steps} steps of {sequences} sequences and a washout of {washout}."
+            f"At least {2 * BLOCKS} steps of all sequences together are needed, but there are {steps} steps of "
+            f"{sequences} sequences."
         )

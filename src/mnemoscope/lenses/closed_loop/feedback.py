@@ -15,6 +15,7 @@ from mnemoscope.cells.cell import Box
 from mnemoscope.cells.pretrained.module_cell import ModuleCell
 from mnemoscope.cells.pretrained.module_state import MixerState, ModelState
 from mnemoscope.lenses.dynamics import Dynamics
+from mnemoscope.lenses.whole_network import check_readout
 
 Readout = nn.Module | Callable[[Tensor], Tensor]
 """From the outputs of a network (batch, features) to the logits of the next token."""
@@ -133,9 +134,8 @@ def read_prompts(
 
 def _parts(network: Network, readout: Any, embed: Any) -> tuple[Cell, Readout, Tensor]:
     """Return the cell, its readout and the inputs of the tokens."""
+    check_readout(network, readout)
     if isinstance(network, Model):
-        if readout is not None:
-            raise ValueError("A Model has a readout of its own; omit readout, or pass model.cell.")
         cell, read = network.cell, network.step_readout
         tokens = network.readout.out_features if isinstance(network.readout, nn.Linear) else cell.output_features
         encode = network.encode if embed is None and not isinstance(network.encode, nn.Identity) else embed

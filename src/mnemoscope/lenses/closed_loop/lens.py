@@ -19,6 +19,7 @@ from mnemoscope.lenses.closed_loop.floquet import COUNT, NEAR, confirm_loop
 from mnemoscope.lenses.closed_loop.generation import Generation, distances_to, first_tokens, generate, orbit_of
 from mnemoscope.lenses.closed_loop.result import Loops
 from mnemoscope.lenses.dynamics import Dynamics
+from mnemoscope.lenses.whole_network import in_evaluation_mode
 
 TRACED = 6
 """Prompts of each loop whose distance from it is kept over time."""
@@ -33,6 +34,7 @@ Vocabulary = Sequence[str] | Callable[[list[int]], str]
 
 
 @show_slow("loops")
+@in_evaluation_mode
 def find_loops(
     network: Network,
     prompts: Tensor,

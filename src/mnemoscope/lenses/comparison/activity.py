@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
 from mnemoscope.base.array_types import Int
-from mnemoscope.cells import Lengths, Model, as_cell, read_inputs
+from mnemoscope.cells import Lengths, Model, as_cell, read_equal_inputs
 from mnemoscope.lenses.comparison.delays import is_finite
 from mnemoscope.lenses.dynamics import Dynamics
 from mnemoscope.lenses.recording import Recording, record_activity
@@ -82,15 +82,13 @@ def _recording(system: Any, inputs: Any, lengths: Lengths | None, name: str, bat
         raise ValueError(
             f"{name} is a network, which is run to record its activity: pass inputs=..., (time, batch, features)."
         )
-    cell = _cell(network)
-    given = read_inputs(inputs, batch_first=cell.batch_first, lengths=lengths)
-    return record_activity(network, inputs, lengths=None if given.mask is None else given.mask.sum(0))
+    return record_activity(network, inputs, lengths=lengths)
 
 
 def _with_inputs(activity: Tensor, inputs: Any, batch_first: bool) -> Recording:
     if inputs is None:
         return Recording(activity)
-    given = read_inputs(inputs, batch_first=batch_first).xs.detach().double().cpu()
+    given = read_equal_inputs(inputs, batch_first=batch_first).detach().double().cpu()
     if given.shape[:2] != activity.shape[:2]:
         raise ValueError(
             f"Inputs must be (time, trials, features) with the steps and trials of the activity, "

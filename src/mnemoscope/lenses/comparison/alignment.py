@@ -16,6 +16,7 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
+from mnemoscope.base.seeds import seeded_generator
 
 Operators = Float[Tensor, "pairs size size"]
 
@@ -117,7 +118,7 @@ def _search_randomly(
     seed: int,
 ) -> tuple[Operators, Float[Tensor, " pairs"]]:
     """Return the best rotation of each pair after rounds of random starts, and the share of starts that agree."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = seeded_generator(seed)
     C, agreement = C.clone(), torch.ones_like(bound)
     pairs, found = torch.arange(len(A)), cosines
     unsettled = found.amax(1) < bound - REACHED

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
+from mnemoscope.base.seeds import seeded_generator
 
 Square = Float[Tensor, "systems systems"]
 
@@ -33,7 +34,7 @@ def silhouettes(distances: Square, groups: Sequence[str]) -> Float[Tensor, " sys
 
 def permutation_share(distances: Square, groups: Sequence[str], draws: int, seed: int) -> float:
     """Return the share of random assignments to groups whose mean silhouette is at least that of the given one."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = seeded_generator(seed)
     given = float(silhouettes(distances, groups).mean())
     drawn = []
     for _ in range(draws):

@@ -12,6 +12,7 @@ from torch import Generator, Tensor
 
 from mnemoscope.base.array_types import Float
 from mnemoscope.base.progress import show_slow, slow_bar
+from mnemoscope.base.seeds import seeded_generator
 from mnemoscope.base.validation import check_whole, is_number
 from mnemoscope.cells import Lengths
 from mnemoscope.lenses.comparison.activity import Inputs, lengths_of, read_systems
@@ -24,7 +25,6 @@ from mnemoscope.lenses.comparison.operators import (
 from mnemoscope.lenses.comparison.result import Comparison
 from mnemoscope.lenses.comparison.surrogates import SURROGATES, draw_surrogate
 from mnemoscope.lenses.comparison.topology import compare_topology
-from mnemoscope.lenses.fixed_points.starts import seeded_generator
 from mnemoscope.lenses.recording import Recording
 
 SCORES = {

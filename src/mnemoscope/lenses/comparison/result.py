@@ -22,6 +22,8 @@ FEWEST = 19
 """Fewest draws with which a share can be as small as `LEVEL`."""
 PERMUTATIONS = 999
 """Random assignments to groups."""
+NEAR = 0.5
+"""Systems that are called the same are at most this share as far apart as surrogates."""
 CONVERGED = 1e-4
 """Residual above which an alignment is reported as unfinished."""
 TITLES = {
@@ -111,17 +113,17 @@ class Comparison(Result):
     def verdict(self, first: int, second: int) -> str:
         """Return the conclusion from the distance of two systems.
 
-        - "same": more similar than surrogates, and no further apart than halves of one system;
+        - "same": near, and no further apart than halves of one system;
         - "related": more similar than surrogates, and yet different;
         - "unrelated": different, and no more similar than surrogates;
-        - "similar" or "different": only this could be tested, with surrogates enough, and is shown;
+        - "similar" or "different": only this is shown, or could be tested;
         - "undecided": neither is shown.
         """
-        similar, overlap = self.p_similar, self.overlap
+        similar = self.p_similar
         alike = similar is not None and float(similar[first, second]) <= LEVEL
         differ = self._differ(first, second)
         if alike:
-            return "similar" if overlap is None else "related" if differ else "same"
+            return "related" if differ else "same" if self.are_near(first, second) else "similar"
         return "undecided" if not differ else "unrelated" if self.can_show_similarity(first, second) else "different"
 
     def can_show_similarity(self, first: int, second: int) -> bool:
@@ -135,6 +137,16 @@ class Comparison(Result):
             return True
         equal = self.null[:, first, second] <= self.within[:, [first, second]].max()
         return (1 + int(equal.sum())) / (1 + len(self.null)) <= LEVEL
+
+    def are_near(self, first: int, second: int) -> bool:
+        """Return whether two systems are at most half as far apart as surrogates (their median).
+
+        Halves of a few units are hardly more similar than systems that share nothing, however many trials there are.
+        Systems that differ then are no further apart than halves, and not near either.
+        """
+        return self.null is not None and bool(
+            self.distances[first, second] <= NEAR * self.null[:, first, second].median()
+        )
 
     def _differ(self, first: int, second: int) -> bool:
         if self.within is None or self.between is None:
@@ -222,6 +234,7 @@ def _sentences_on_groups(result: Comparison) -> Iterator[str]:
 
 
 def _sentences_on_verdicts(result: Comparison) -> Iterator[str]:
+    pairs = list(combinations(range(len(result)), 2))
     draws = 0 if result.null is None else len(result.null)
     if result.null is None and result.within is None:
         yield "Without null distributions, no distance shows that two systems are the same or different."
@@ -233,12 +246,15 @@ def _sentences_on_verdicts(result: Comparison) -> Iterator[str]:
         yield f"There are too few {halves} to divide into halves, so that no difference is shown."
     if 0 < draws < FEWEST:
         yield f"{draws} draws are too few for a share of {LEVEL}: draw {FEWEST} or more."
-    elif draws and not all(result.can_show_similarity(*pair) for pair in combinations(range(len(result)), 2)):
+    elif draws and not all(result.can_show_similarity(*pair) for pair in pairs):
         yield "Of some pairs no similarity could be shown: surrogates of these fixed points often equal them."
     counts = Counter(result.verdicts.values())
+    if result.within is not None and counts["similar"]:
+        halves = HALVES.get(result.method, "trials")
+        yield f"Similar pairs are not near, but a difference is not shown: more {halves} may show it."
     parts_of_one = "two searches" if result.method == "topology" else "halves"
     meanings = {
-        "same": f"same (closer than surrogates, no further apart than {parts_of_one} of one system)",
+        "same": f"same (at most half as far apart as surrogates, no further than {parts_of_one} of one system)",
         "related": f"related (closer than surrogates, but further apart than {parts_of_one} of one)",
         "unrelated": f"unrelated (further apart than {parts_of_one} of one, no closer than surrogates)",
         "similar": "similar (closer than surrogates)",

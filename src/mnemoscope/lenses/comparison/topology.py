@@ -14,11 +14,12 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
+from mnemoscope.base.seeds import seeded_generator
 from mnemoscope.lenses.comparison.activity import inputs_of_each
 from mnemoscope.lenses.dynamics import Dynamics
 from mnemoscope.lenses.fixed_points.lens import find_fixed_points
 from mnemoscope.lenses.fixed_points.result import FixedPoints
-from mnemoscope.lenses.fixed_points.starts import advance, seeded_generator
+from mnemoscope.lenses.fixed_points.starts import advance
 from mnemoscope.lenses.recording import Recording
 
 PUSH = 1e-3

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from mnemoscope.base.validation import check_type
 from mnemoscope.cells import Model, Network
 from mnemoscope.lenses.conditions.result import ByCondition
 from mnemoscope.lenses.dynamics import Dynamics, Vector
@@ -56,6 +57,7 @@ def _systems(
     elif inputs is None:
         raise ValueError('Pass the constant inputs by name: inputs={"motion": x1, "colour": x2}.')
     else:
+        check_type(Mapping, 'constant inputs by name, such as {"motion": x1, "colour": x2}', inputs=inputs)
         systems = {str(name): _system(network, vector) for name, vector in inputs.items()}
     if not systems:
         raise ValueError("There is no condition: name at least one constant input.")

@@ -10,6 +10,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from mnemoscope.base.array_types import Bool, Float, Int
 from mnemoscope.base.progress import show_slow
+from mnemoscope.base.seeds import seeded_generator
 from mnemoscope.base.trial_table import TrialTable
 from mnemoscope.base.validation import check_whole
 from mnemoscope.cells import Network
@@ -66,7 +67,7 @@ def demixed_components(
     testable = grid.with_testable_steps()
     grid = testable or grid
     demixing = _Demixing(grid, min(components, recording.size))
-    generator = torch.Generator().manual_seed(seed)
+    generator = seeded_generator(seed)
     left_out = [grid.held_out(generator) for _ in range(splits)] if testable else []
     errors = demixing.errors(left_out) if left_out and penalty is None else None
     ridge = penalty if penalty is not None else SMALLEST if errors is None else PENALTIES[int(errors.argmin())]

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.progress import Bar, show_slow
+from mnemoscope.base.seeds import seeded_generator
 from mnemoscope.lenses.design.ascent import Ascent, ascend
 from mnemoscope.lenses.design.constraints import Constraint
 from mnemoscope.lenses.design.objective import project, value_and_gradient, with_best_source
@@ -72,7 +73,7 @@ def design_memory(
             f"At least 1 step and 1 restart are needed, whole numbers, and a positive tolerance, but steps is {steps}, "
             f"restarts is {restarts} and tolerance is {tolerance}."
         )
-    generator = torch.Generator().manual_seed(seed)
+    generator = seeded_generator(seed)
     ascents: list[Ascent] = []
     with Bar(total=restarts * steps, desc="design", unit="step", disable=not progress) as bar:
 

@@ -10,14 +10,15 @@ from torch import Tensor
 
 from mnemoscope.base.array_types import Float
 from mnemoscope.base.progress import show_slow
-from mnemoscope.base.validation import check_whole, is_number
+from mnemoscope.base.seeds import seeded_generator
+from mnemoscope.base.validation import check_type, check_whole, is_number
 from mnemoscope.cells import Network
 from mnemoscope.drawing.projection import to_array
 from mnemoscope.lenses.attractors.composition import as_map
 from mnemoscope.lenses.bootstrap import bootstrap_interval
 from mnemoscope.lenses.diffusion.result import Diffusion
 from mnemoscope.lenses.dynamics import Dynamics, as_dynamics
-from mnemoscope.lenses.fixed_points.starts import advance, seeded_generator
+from mnemoscope.lenses.fixed_points.starts import advance
 from mnemoscope.lenses.slow_manifold.curve import Curve
 from mnemoscope.lenses.slow_manifold.drift import left_tangents
 from mnemoscope.lenses.slow_manifold.result import SlowManifold
@@ -56,6 +57,7 @@ def measure_diffusion(
 
     """
     dynamics = as_dynamics(dynamics)
+    check_type(SlowManifold, "a line or ring of find_slow_manifold", memory=memory)
     if not memory or not len(memory.curve):
         raise ValueError(
             f"Diffusion is measured along a line or ring, but this slow manifold is {memory.topology!r}. On a surface "

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
 from mnemoscope.base.progress import show_slow
+from mnemoscope.base.seeds import seeded_generator
 from mnemoscope.base.validation import check_whole
 from mnemoscope.cells import EpisodicMap, EpisodicMemory, EpisodicState, Network, as_cell
 from mnemoscope.lenses.energy.episodic_flow import flow_descent
@@ -62,7 +62,7 @@ def energy_descent(
     cell = as_cell(system)
     if cell.batch_first and isinstance(trajectory, Tensor) and trajectory.dim() == 3:
         trajectory = trajectory.transpose(0, 1)
-    plan = Plan(steps, starts, torch.Generator().manual_seed(seed), tolerance)
+    plan = Plan(steps, starts, seeded_generator(seed), tolerance)
     if not isinstance(cell, EpisodicMap) and (delayed is not None or hold != 1):
         raise ValueError(f"delayed and hold belong to an EpisodicMap, but the system is a {type(cell).__name__}.")
     if not isinstance(cell, EpisodicMemory) and times is not None:

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
+from mnemoscope.base.seeds import seeded_generator
 from mnemoscope.cells.affine.layer import AffineLayer, LayerInputs
 from mnemoscope.lenses.exact_influence.carried_derivatives import carry_derivatives
 from mnemoscope.lenses.exact_influence.local_derivatives import LocalDerivatives, Sketch
@@ -92,7 +93,7 @@ def full_path(layer: AffineLayer, directions: int | None = None, seed: int = 0) 
 def _directions(local: LocalDerivatives, number: int, columns: int, seed: int) -> Iterator[tuple[Tensor, Sketch]]:
     """Yield groups of directions of all inputs: unit vectors, or random signs, with columns of signs for the values."""
     layer, xs = local.layer, local.inputs.xs
-    generator = torch.Generator().manual_seed(seed)
+    generator = seeded_generator(seed)
 
     def random_signs(*shape: int) -> Tensor:
         return (2 * torch.randint(2, shape, generator=generator) - 1).to(xs)

@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from mnemoscope.base.array_types import Float, Int, Num
 from mnemoscope.base.progress import show_slow
-from mnemoscope.base.validation import check_whole
+from mnemoscope.base.validation import check_whole, is_number
 from mnemoscope.cells import Lengths, Model, Network, affine_layers, as_cell, read_inputs
 from mnemoscope.cells.affine.layer import AffineLayer
 from mnemoscope.cells.affine.parts import scan_states
@@ -31,6 +31,7 @@ from mnemoscope.lenses.exact_influence.summaries import (
 )
 from mnemoscope.lenses.exact_influence.value_path import value_energies
 from mnemoscope.lenses.token_labels import Labels, read_labels
+from mnemoscope.lenses.whole_network import in_evaluation_mode
 
 ROOM = {"cpu": 64_000_000, "cuda": 256_000_000}
 """Numbers of value paths, or of states, that are in memory at a time."""
@@ -39,6 +40,7 @@ CELLS = 512
 
 
 @show_slow("influence")
+@in_evaluation_mode
 @torch.no_grad()
 def influence(
     network: Network | Model,
@@ -83,8 +85,8 @@ def influence(
     [('layers.0', 2, (20, 20)), ('layers.1', 2, (20, 20))]
 
     """
-    if not 0 < share < 1:
-        raise ValueError(f"share must be between 0 and 1, but is {share}.")
+    if not is_number(share) or not 0 < share < 1:
+        raise ValueError(f"share must be between 0 and 1, but is {share!r}.")
     for name, number in {"directions": directions, "rows": rows}.items():
         if number is not None:
             check_whole(0, **{name: number})

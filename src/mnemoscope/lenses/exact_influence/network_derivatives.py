@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from mnemoscope.base.array_types import Bool, Float, Int, Num
+from mnemoscope.base.seeds import seeded_generator
 from mnemoscope.cells import Cell, Model, scan
 from mnemoscope.cells.pretrained.module_cell import ModuleCell
 from mnemoscope.cells.sequence import without_masked
@@ -85,7 +86,7 @@ def model_path(
     if rows is None:
         rows = 0 if time * number <= passes else max(2, passes // number)
     chosen = torch.linspace(time - 1, 0, min(rows or time, time)).round().long().unique()
-    generator = torch.Generator().manual_seed(seed)
+    generator = seeded_generator(seed)
     energies = torch.zeros(batch, len(chosen), time, dtype=torch.float64)
     copies = max(1, of_device(ROOM, xs) // (time * runner.width(xs)))
     for sequences, outputs, which in _passes(batch, len(chosen), number, copies):

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.progress import Bar, show_slow
+from mnemoscope.base.seeds import seeded_generator
+from mnemoscope.base.validation import check_type
 from mnemoscope.cells import Network, State
 from mnemoscope.kernels.devices import useful_threads
 from mnemoscope.lenses.dynamics import Dynamics, as_dynamics
@@ -24,7 +26,7 @@ from mnemoscope.lenses.fixed_points.outcomes import Certificate, Starts, Status
 from mnemoscope.lenses.fixed_points.restarts import Restarts
 from mnemoscope.lenses.fixed_points.result import FixedPoints
 from mnemoscope.lenses.fixed_points.solvers import Solver
-from mnemoscope.lenses.fixed_points.starts import StartStrategy, as_starts, seeded_generator
+from mnemoscope.lenses.fixed_points.starts import StartStrategy, as_starts
 
 LARGEST_FOR_NEWTON = 512
 """Largest state for which `Newton` is the default: up to here, factorisations in float32 save no time."""
@@ -77,6 +79,10 @@ def find_fixed_points(
     dynamics = as_dynamics(dynamics, starts)
     if not 0 <= merge_distance < float("inf"):
         raise ValueError(f"merge_distance must be 0 or positive, but is {merge_distance}.")
+    if tolerances is not None:
+        check_type(Tolerances, "Tolerances(fixed=..., slow=...)", tolerances=tolerances)
+    if solver is not None:
+        check_type(Solver, "a solver, such as Newton()", solver=solver)
     tolerances = Tolerances.for_dtype(dynamics.dtype) if tolerances is None else tolerances
     prover = Prover.of(dynamics) if certify else None
     generator = seeded_generator(seed)

@@ -93,6 +93,8 @@ class FixedPoints(Result):
             if not -len(self) <= which < len(self):
                 raise IndexError(f"There are {len(self)} fixed points, but number {which} was asked for.")
             which = [which % len(self)]
+        if isinstance(which, slice):
+            which = list(range(*which.indices(len(self))))  # torch takes no negative steps
         main = (self.states[which], self.q[which], self.jacobians[which], self.reached[which])
         regular = None if self.regular is None else self.regular[which]
         signs = None if self.signs is None else self.signs[which]
@@ -280,7 +282,7 @@ class FixedPoints(Result):
 
     def figure(
         self,
-        trajectories: Float[Tensor, "time batch size"] | Recording | None = None,
+        trajectories: Float[Tensor, "time batch size"] | np.ndarray | Recording | None = None,
         *,
         colour: str | tuple[str, ...] | Condition | None = None,
         axes: ChosenAxes | None = None,
@@ -297,6 +299,7 @@ class FixedPoints(Result):
                 of principal components.
 
         """
+        trajectories = torch.from_numpy(trajectories) if isinstance(trajectories, np.ndarray) else trajectories
         if isinstance(trajectories, Tensor) and self.batch_first and trajectories.dim() == 3:
             trajectories = trajectories.transpose(0, 1)
         return super().figure(trajectories, colour=colour, axes=axes)

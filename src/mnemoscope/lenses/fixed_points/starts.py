@@ -196,13 +196,6 @@ def settled(dynamics: Dynamics, states: Float[Tensor, "starts size"], steps: int
     return end
 
 
-def seeded_generator(seed: int) -> Generator:
-    """Return a random generator with this seed; raise unless it is a whole number that torch accepts."""
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not -(2**63) <= seed < 2**64:
-        raise ValueError(f"seed must be a whole number from -2^63 to 2^64 - 1, such as seed=0, but is {seed!r}.")
-    return Generator().manual_seed(int(seed))
-
-
 def draw_starts(dynamics: Dynamics, starts: int | State | StartStrategy, generator: Generator) -> Tensor:
     """Return initial states of a simulation: random ones if a number is given, otherwise as `as_starts`.
 

@@ -10,7 +10,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from mnemoscope.base.array_types import Inexact
 from mnemoscope.base.progress import show_slow
-from mnemoscope.cells import Lengths, Network, State, as_cell, read_inputs
+from mnemoscope.cells import Lengths, Network, State, as_cell, check_finite_inputs, read_inputs
 from mnemoscope.cells.sequence import start_state
 from mnemoscope.lenses.gradients.backpropagation import norms_by_part, norms_over_time
 from mnemoscope.lenses.gradients.result import GradientNorms
@@ -82,6 +82,7 @@ def gradient_norms(
         raise ValueError(f'With by="part" the parts of the state label their curves: omit name={name!r}.')
     cell = as_cell(network, state)
     given = read_inputs(xs, batch_first=cell.batch_first, mask=mask, lengths=lengths)
+    check_finite_inputs(given.xs, given.mask)
     state = start_state(cell, given.xs, state)
 
     def loss_in_layout(outputs: Tensor) -> Tensor:
@@ -89,6 +90,10 @@ def gradient_norms(
         if not isinstance(value, Tensor) or value.numel() != 1:
             found = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
             raise ValueError(f"loss must return a tensor of one number, such as outputs[-1].sum(), but gave {found}.")
+        if not value.requires_grad:
+            raise ValueError("The loss has no gradient: compute it from the outputs, without detach() or numpy.")
+        if not bool(value.isfinite()):
+            raise ValueError(f"The loss is {value.item()}, so that it has no gradient: inputs or loss are not finite.")
         return value
 
     if by == "part":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isnan
+from math import isnan, nan
 from typing import ClassVar
 
 import torch
@@ -69,8 +69,17 @@ class GradientNorms(Result):
             change = f"{'shrinks' if decay < 1 else 'grows'} by a factor of {decay:.3g} per step back"
             change = "neither shrinks nor grows on average" if f"{decay:.3g}" == "1" else change
             change = "has no measurable decay" if isnan(decay) else change
+            ratio = _first_over_last(curve)
+            if (decay - 1) * (ratio - 1) < 0:  # a line does not describe the curve: its ends differ the other way
+                change = "does not change steadily"
             sentences.append(f"{subject} {change}; {_ends(curve)}.")
         return " ".join(sentences)
+
+
+def _first_over_last(curve: Float[Tensor, " time"]) -> float:
+    """Return the ratio of the first value of the curve to the last one that arrives; NaN if none does."""
+    taken, arrives = (~curve.isnan()).nonzero().flatten(), (curve > -torch.inf).nonzero().flatten()
+    return float(10 ** (curve[taken[0]] - curve[arrives[-1]])) if len(arrives) else nan
 
 
 def _ends(curve: Float[Tensor, " time"]) -> str:
@@ -79,7 +88,7 @@ def _ends(curve: Float[Tensor, " time"]) -> str:
     if not arrives:
         return "it arrives nowhere"
     first, last, end = taken[0], arrives[-1], taken[-1]
-    ratio = float(10 ** (curve[first] - curve[last]))
+    ratio = _first_over_last(curve)
     text = f"at the first step it is {ratio:.3g} of its value at {'the last' if last == end else f'step {last}'}"
     minimum = min(arrives, key=curve.tolist().__getitem__)
     text += f", and smallest at step {minimum}" if first < minimum < last else ""

@@ -11,6 +11,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from mnemoscope.base.array_types import Float, Inexact, Int
 from mnemoscope.base.progress import show_slow
+from mnemoscope.base.seeds import seeded_generator
 from mnemoscope.base.validation import check_whole
 from mnemoscope.cells import Model, Network, affine_layers
 from mnemoscope.cells.convolution import ShortConvolution
@@ -78,7 +79,7 @@ def recall_interference(
     spanned = _spanned(model) if reach is None else reach
     check_whole(1, reach=spanned)
     given = checked_trials(trials)
-    generator = torch.Generator().manual_seed(seed)
+    generator = seeded_generator(seed)
     layers = {pairs: affine_layers(model, each.inputs) for pairs, each in given.items()}
     recalling = {pairs: Recalling(model, each, layers[pairs]) for pairs, each in given.items()}
     found = [_recall(each, draws, generator) for each in recalling.values()]

@@ -9,6 +9,7 @@ from torch import Generator, Tensor
 
 from mnemoscope.base.array_types import Float, Int
 from mnemoscope.base.progress import show_slow
+from mnemoscope.base.seeds import seeded_generator
 from mnemoscope.base.validation import check_whole, is_number
 from mnemoscope.cells import Lengths, Network, scan
 from mnemoscope.lenses.controls import scale_to
@@ -25,9 +26,11 @@ from mnemoscope.lenses.intervention.subspace import (
     other_directions,
     random_subspace,
 )
+from mnemoscope.lenses.whole_network import in_evaluation_mode
 
 
 @show_slow("intervention")
+@in_evaluation_mode
 @torch.no_grad()
 def measure_intervention(
     network: Network,
@@ -99,7 +102,7 @@ def measure_intervention(
     _check_options(kind, answers, at, fit_share, controls)
     given = read_sequences(network, inputs, variable, at, readout, mask, lengths)
     _check_known(kind, given.target is not None, directions is not None)
-    generator = torch.Generator().manual_seed(seed)
+    generator = seeded_generator(seed)
     fit, test = divided_sequences(given.target, given.xs.shape[1], fit_share, generator)
     state = scan(given.cell, given.xs[: at + 1])[1]
     part = StatePart.named(given.cell, state, name)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Generator, Tensor
 
 from mnemoscope.base.array_types import Bool, Int
-from mnemoscope.cells import Cell, Lengths, Model, Network, as_cell, read_inputs
-
-Readout = Callable[[Tensor], Tensor]
+from mnemoscope.cells import Cell, Lengths, Network, check_finite_inputs, read_inputs
+from mnemoscope.lenses.whole_network import Readout, parts_of
 
 
 @dataclass(frozen=True)
@@ -37,13 +35,10 @@ def read_sequences(
     lengths: Lengths | None,
 ) -> Sequences:
     """Return the sequences that are longer than the step of the change, with everything that belongs to them."""
-    model = network if isinstance(network, Model) else None
-    if model is not None and readout is not None:
-        raise ValueError("A Model has a readout of its own; omit readout, or pass model.cell.")
-    cell = model.cell if model is not None else as_cell(network)
+    cell, encode, read = parts_of(network, readout)
     given = read_inputs(inputs, batch_first=cell.batch_first, mask=mask)
     present = read_inputs(inputs, batch_first=cell.batch_first, lengths=lengths).mask
-    xs = given.xs if model is None else model.encode(given.xs)
+    xs = encode(given.xs)
     steps, batch = xs.shape[:2]
     if at > steps - 2:
         raise ValueError(
@@ -51,13 +46,11 @@ def read_sequences(
             f"Append an input to see the effect on the last answer."
         )
     counts = torch.ones(steps, batch, dtype=torch.bool) if given.mask is None else given.mask.cpu()
-    if not torch.isfinite(xs if present is None else xs[present.to(xs.device)]).all():
-        raise ValueError("The inputs hold NaN or infinite values; for sequences of unequal length, pass lengths=[...].")
+    check_finite_inputs(xs, present)
     going_on = torch.ones(batch, dtype=torch.bool)
     if present is not None:
         counts, going_on = counts & present.cpu(), present.cpu()[at + 1]
     target = classes_at(variable, at, steps, batch, cell.batch_first, going_on)
-    read = (readout or (lambda outputs: outputs)) if model is None else model.step_readout
     chosen = None if target is None else target[going_on]
     return Sequences(cell.time_first(), read, xs[:, going_on.to(xs.device)], chosen, counts[:, going_on])
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from mnemoscope.base.progress import show_slow
+from mnemoscope.base.seeds import seeded_generator
 from mnemoscope.base.validation import check_whole
 from mnemoscope.cells import LeakyRNN, Model
 from mnemoscope.connectivity import Loadings
@@ -69,7 +70,7 @@ def measure_resampling(
     scores = [
         [measure(_rebuilt(model, mixture.sample(size, seed + draw))) for draw in range(draws)] for mixture, _ in fits
     ]
-    generator = torch.Generator().manual_seed(seed)
+    generator = seeded_generator(seed)
     shuffled = [measure(_rebuilt(model, _shuffled(loadings, generator))) for _ in range(draws)]
     redrawn = [measure(_rebuilt(model, _redrawn(loadings, size, generator))) for _ in range(draws)]
     return Resampling(

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
+from mnemoscope.base.seeds import seeded_generator
 from mnemoscope.base.validation import check_whole
 from mnemoscope.connectivity import LoadingMixture, Loadings
 
@@ -45,7 +46,7 @@ def fit_mixture(loadings: Loadings, populations: int, seed: int = 0) -> tuple[Lo
             f"are {size}. Fit fewer populations, or fit a larger network."
         )
     scale = table.std(0).clamp_min(1e-12)
-    standard, generator = table / scale, torch.Generator().manual_seed(seed)
+    standard, generator = table / scale, seeded_generator(seed)
     fits = [_start(standard, populations, generator) for _ in range(STARTS if populations > 1 else 1)]
     for steps, number in ((FIRST_STEPS, FINISHED), (STEPS, 1)):
         fits = [_improved(standard, fit, steps) for fit in fits]

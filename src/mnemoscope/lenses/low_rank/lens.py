@@ -9,12 +9,14 @@ from torch import Tensor
 
 from mnemoscope.base.array_types import Float
 from mnemoscope.base.progress import show_slow
+from mnemoscope.base.seeds import seeded_generator
 from mnemoscope.cells import Cell, Model, Network, run_with_cache
 from mnemoscope.connectivity import LoadingMixture
 from mnemoscope.lenses.dynamics import Dynamics
 from mnemoscope.lenses.fixed_points.lens import find_fixed_points
 from mnemoscope.lenses.low_rank.reduction import Projection, low_rank_cell, reduce_network, sample_mixture
 from mnemoscope.lenses.low_rank.result import Reduction
+from mnemoscope.lenses.whole_network import in_evaluation_mode
 
 STARTS = 12
 """Trajectories from random latent variables."""
@@ -23,6 +25,7 @@ GRID = 25
 
 
 @show_slow("reduction")
+@in_evaluation_mode
 def measure_reduction(
     network: Network | Model | Dynamics,
     inputs: Float[Tensor, "time batch features"] | None = None,
@@ -126,4 +129,4 @@ def _grid(latents: Float[Tensor, "points rank"]) -> Float[Tensor, "grid rank"]:
 
 
 def _generator(seed: int) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
+    return seeded_generator(seed)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from mnemoscope.base.array_types import Float
 from mnemoscope.base.progress import show_slow
+from mnemoscope.base.seeds import seeded_generator
 from mnemoscope.base.validation import check_whole
 from mnemoscope.cells import Cell, Model, Network
 from mnemoscope.lenses.matrix_rank.result import RankScores
@@ -21,9 +22,11 @@ from mnemoscope.lenses.matrix_rank.truncation import (
     with_matrix,
 )
 from mnemoscope.lenses.trial_scores import Score, score_on_trials
+from mnemoscope.lenses.whole_network import in_evaluation_mode
 
 
 @show_slow("rank")
+@in_evaluation_mode
 def measure_rank(
     network: Network | Model,
     inputs: Tensor | None = None,
@@ -89,7 +92,7 @@ def measure_rank(
     check_whole(0, controls=controls, **{f"ranks[{i}]": rank for i, rank in enumerate(chosen)})
     if not chosen or max(chosen) > size:
         raise ValueError(f"ranks must be numbers from 0 to {size}, the size of the matrix, but are {chosen}.")
-    generator = torch.Generator().manual_seed(seed)
+    generator = seeded_generator(seed)
     leading = [measure(with_matrix(network, terms.keep(torch.arange(rank)))) for rank in chosen]
     random = [
         [measure(with_matrix(network, terms.keep(_draw(size, rank, generator)))) for _ in range(controls)]

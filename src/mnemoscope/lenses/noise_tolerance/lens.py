@@ -10,11 +10,12 @@ from torch import Tensor
 from mnemoscope.base.array_types import Bool, Float, Num
 from mnemoscope.base.progress import show_slow
 from mnemoscope.base.validation import is_number
-from mnemoscope.cells import Cell, Model, Network, as_cell, read_inputs
+from mnemoscope.cells import Cell, Model, Network, check_finite_inputs, read_equal_inputs
 from mnemoscope.lenses.behaviour.scores import check_targets, kind_of, score_answers, scored_steps, uninformed_score
 from mnemoscope.lenses.bootstrap import ratio_interval, widen_certain
 from mnemoscope.lenses.noise_tolerance.noisy_steps import run_with_noise, state_deviations
 from mnemoscope.lenses.noise_tolerance.result import NoiseTolerance
+from mnemoscope.lenses.whole_network import in_evaluation_mode, parts_of
 from mnemoscope.memory.attention import Attentive
 from mnemoscope.memory.tape import TuringMachine
 
@@ -25,6 +26,7 @@ TrialScores = Callable[[Tensor], Tensor]
 
 
 @show_slow("noise tolerance")
+@in_evaluation_mode
 def measure_noise_tolerance(
     network: Network | Model,
     inputs: Num[Tensor, "time batch ..."],
@@ -35,7 +37,7 @@ def measure_noise_tolerance(
     uninformed: float | None = None,
     readout: Callable[[Tensor], Tensor] | None = None,
     mask: Tensor | None = None,
-    levels: Sequence[float] = LEVELS,
+    levels: float | Sequence[float] = LEVELS,
     seed: int = 0,
 ) -> NoiseTolerance:
     """Add noise to the state at every step, and score the answers at each level of noise.
@@ -55,7 +57,7 @@ def measure_noise_tolerance(
         uninformed: the score that a constant answer reaches; with targets it is computed.
         readout: from the outputs of a cell to answers; a `Model` has its own.
         mask: False at steps that do not count; with targets alone.
-        levels: levels of noise, relative to the state.
+        levels: one or several levels of noise, relative to the state.
         seed: seed of the noise.
 
     >>> import mnemoscope as ms
@@ -66,17 +68,15 @@ def measure_noise_tolerance(
     True
 
     """
-    model = network if isinstance(network, Model) else None
-    if model is not None and readout is not None:
-        raise ValueError("A Model has a readout of its own; omit readout, or pass model.cell.")
-    cell = as_cell(network) if model is None else model.cell
+    cell, encode, read = parts_of(network, readout)
+    levels = (levels,) if isinstance(levels, int | float) else levels
     _check(cell, targets, score, levels)
-    xs = read_inputs(inputs, batch_first=cell.batch_first).xs
+    xs = read_equal_inputs(inputs, batch_first=cell.batch_first)
+    check_finite_inputs(xs)
     if cell.batch_first:
         targets, mask = (None if part is None else part.transpose(0, 1) for part in (targets, mask))
-    read = model.step_readout if model is not None else readout or torch.nn.Identity()
     with torch.no_grad():
-        encoded = xs if model is None else model.encode(xs)
+        encoded = encode(xs)
     cell = cell.time_first()
     quiet, deviations = state_deviations(cell, encoded)
     kind = "share of right answers"

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float, Num
+from mnemoscope.base.seeds import seeded_generator
 from mnemoscope.cells import Cell
 from mnemoscope.cells.state import State, leaves, map_state, named_leaves
 from mnemoscope.cells.unrolled import prepared_steps
@@ -51,7 +52,7 @@ def run_with_noise(
     is the level times the deviation of that tensor. The output is read from the noisy state.
     """
     trials = xs.shape[1]
-    generator = torch.Generator().manual_seed(seed)
+    generator = seeded_generator(seed)
     repeated = xs.repeat(1, len(levels), *(1,) * (xs.dim() - 2))  # the levels are further trials
     factors = torch.tensor(levels, dtype=torch.float64, device=xs.device).repeat_interleave(trials)
     state = cell.initial_state(trials * len(levels))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isnan
 from typing import ClassVar
 
 from torch import Tensor
@@ -80,7 +81,8 @@ class NoiseTolerance(Result):
             text += f", {diverged:.0%} of trials diverge."
         else:
             score, low, high = (self._text(float(part[last])) for part in (self.scores, self.low, self.high))
-            text += f" it is {score} ({low} to {high})."
+            interval = "" if isnan(float(self.low[last])) else f" ({low} to {high})"  # one trial has none
+            text += f" it is {score}{interval}."
         return text if self.uninformed is None else f"{text} {self._on_tolerance()}"
 
     def _on_tolerance(self) -> str:

@@ -10,19 +10,21 @@ from torch import Tensor
 from mnemoscope.base.array_types import Float
 from mnemoscope.base.progress import show_slow
 from mnemoscope.base.validation import check_whole
-from mnemoscope.cells import Cell, Network, Newton, State, as_cell, read_inputs, scan
+from mnemoscope.cells import Cell, Network, Newton, State, as_cell, check_finite_inputs, read_equal_inputs, scan
 from mnemoscope.cells.flat_steps import FlatSteps, why_not_flat
 from mnemoscope.cells.newton import solve
 from mnemoscope.cells.sequence import start_state
 from mnemoscope.lenses.attractors.lyapunov import BLOCKS, lyapunov_spectrum
 from mnemoscope.lenses.dynamics import Dynamics
 from mnemoscope.lenses.predictability.result import Predictability
+from mnemoscope.lenses.whole_network import in_evaluation_mode
 
 LENGTHS = (32, 64, 128, 256)
 """Numbers of inputs on which iterations are counted, unless others are given."""
 
 
 @show_slow("predictability")
+@in_evaluation_mode
 def measure_predictability(
     network: Network,
     inputs: Float[Tensor, "time batch features"],
@@ -61,7 +63,8 @@ def measure_predictability(
 
     """
     cell, newton = as_cell(network, state), newton or Newton()
-    xs = read_inputs(inputs, batch_first=cell.batch_first).xs
+    xs = read_equal_inputs(inputs, batch_first=cell.batch_first)
+    check_finite_inputs(xs)
     cell = cell.time_first()
     state = start_state(cell, xs, state)
     reason = why_not_flat(cell, state)

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
 from mnemoscope.base.progress import show_slow
+from mnemoscope.base.seeds import seeded_generator
 from mnemoscope.base.trial_table import TrialTable
 from mnemoscope.base.validation import check_whole
 from mnemoscope.cells import Network
@@ -93,7 +94,7 @@ def principal_components(
 
 def _with_signal(result: PrincipalComponents, grid: ConditionGrid, seed: int) -> PrincipalComponents:
     """Add estimates of the signal without the noise of single trials."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = seeded_generator(seed)
     number = min(GROUPS, result.fewest)
     groups = list(grid.groups_of_trials(number, generator))
     counts = torch.stack([grid.counts(group) for group in groups]).double()

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from mnemoscope.base.array_types import Float, Int
 from mnemoscope.base.progress import show_slow
+from mnemoscope.base.seeds import seeded_generator
 from mnemoscope.base.validation import check_whole
 from mnemoscope.cells import EpisodicMemory
 from mnemoscope.cells.lagrangians import Lagrangian, make_lagrangian
@@ -225,7 +226,7 @@ def measure_recall_basin(
     if not shares or sorted(shares) != shares:
         raise ValueError(f"corruptions must be one or more shares that rise, but are {shares}.")
     check_whole(1, trials=trials, steps=steps)
-    generator = torch.Generator().manual_seed(seed)
+    generator = seeded_generator(seed)
     column = initial_features(memory, index).expand(trials, -1)
     flips = [round(share * memory.features) for share in shares]
     overlaps = [_final_overlaps(memory, _flip_signs(column, number, generator), steps)[:, index] for number in flips]

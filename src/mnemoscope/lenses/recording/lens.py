@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
@@ -10,14 +13,16 @@ from mnemoscope.base.progress import show_slow
 from mnemoscope.base.trial_table import TrialTable
 from mnemoscope.cells import Lengths, Model, Network, as_cell, read_inputs, run_with_cache, scan
 from mnemoscope.lenses.recording.result import Recording
+from mnemoscope.lenses.whole_network import in_evaluation_mode
 
 
 @show_slow("activity")
+@in_evaluation_mode
 @torch.no_grad()
 def record_activity(
     network: Network,
     inputs: Tensor | PackedSequence,
-    table: TrialTable | None = None,
+    table: TrialTable | Mapping[str, Any] | None = None,
     *,
     units: str = "state",
     lengths: Lengths | None = None,
@@ -28,7 +33,8 @@ def record_activity(
         network: a `Model`, a cell, or a torch.nn module that `adapt` takes.
         inputs: the trials, in the layout of the network: (batch, time, features) if it is a torch.nn module with
             `batch_first`, otherwise (time, batch, features).
-        table: conditions and epochs of the trials, such as those of `task.trials(...)`.
+        table: conditions and epochs of the trials, such as those of `task.trials(...)`; or by the name of each
+            condition its value in each trial.
         units: "state" for all numbers of the state; "output" for what the network's readout sees.
         lengths: number of steps of each trial; what follows is padding, and is NaN in the recording. By default those
             of the table, if it has any, as that of a task does.
@@ -39,6 +45,7 @@ def record_activity(
     '8 units in 4 trials of 10 steps.'
 
     """
+    table = TrialTable.of(table) if isinstance(table, Mapping) else table
     if units not in ("state", "output"):
         raise ValueError(f'units must be "state" or "output", but is {units!r}.')
     cell = network.cell if isinstance(network, Model) else as_cell(network)

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
+from mnemoscope.base.seeds import seeded_generator
 from mnemoscope.base.trial_table import TrialTable
 from mnemoscope.lenses.recording.result import Recording
 
@@ -18,7 +19,7 @@ def planted_trials(
     Three stimuli and two choices are combined, with `repeats` trials each. The stimulus acts more and more during a
     trial, the choice in its second half, and there is no interaction. The three directions are returned too.
     """
-    generator = torch.Generator().manual_seed(seed)
+    generator = seeded_generator(seed)
     stimulus = torch.arange(3).repeat_interleave(2 * repeats)
     choice = torch.arange(2).repeat_interleave(repeats).repeat(3)
     course = torch.linspace(0, 1, time, dtype=torch.float64).unsqueeze(1)

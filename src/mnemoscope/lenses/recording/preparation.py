@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float, Int
+from mnemoscope.base.seeds import seeded_generator
 
 
 def unit_ranges(means: Float[Tensor, "steps units"], soften: float) -> Float[Tensor, " units"]:
@@ -45,7 +46,7 @@ def fold_of_trials(
     trials: int, groups: Iterable[Int[Tensor, " members"]], number: int, seed: int
 ) -> Int[Tensor, " trials"]:
     """Return the fold of each trial, such that every group of trials is divided as evenly as possible."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = seeded_generator(seed)
     place, first = torch.full((trials,), -1), 0
     for members in groups:
         order = members[torch.randperm(len(members), generator=generator)]

@@ -61,18 +61,22 @@ class Recording(Result):
     def from_trials(
         cls,
         activity: Tensor | np.ndarray,
-        table: TrialTable | None = None,
+        table: TrialTable | Mapping[str, Any] | None = None,
         *,
         inputs: Tensor | np.ndarray | None = None,
     ) -> Recording:
-        """Return a recording of an array (trials, time, units), the layout of most data, with NaN where it has none."""
+        """Return a recording of an array (trials, time, units), the layout of most data, with NaN where it has none.
+
+        `table` has the conditions of the trials: a `TrialTable`, or by the name of each condition its values.
+        """
         rates = torch.as_tensor(activity)
         if rates.dim() != 3:
             raise ValueError(f"Activity must be (trials, time, units), but its shape is {tuple(rates.shape)}.")
         if inputs is not None and inputs.ndim != 3:
             raise ValueError(f"Inputs must be (trials, time, features), but their shape is {tuple(inputs.shape)}.")
         given = None if inputs is None else torch.as_tensor(inputs).double().transpose(0, 1).contiguous()
-        return cls(rates.double().transpose(0, 1).contiguous(), table or TrialTable(), given)
+        table = TrialTable.of(table) if isinstance(table, Mapping) else table or TrialTable()
+        return cls(rates.double().transpose(0, 1).contiguous(), table, given)
 
     @classmethod
     def from_spikes(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -11,16 +10,17 @@ from torch import Tensor
 from mnemoscope.base.array_types import Bool, Float, Int
 from mnemoscope.base.progress import show_slow
 from mnemoscope.base.validation import check_whole
-from mnemoscope.cells import Cell, Lengths, Model, Network, as_cell, read_inputs, run_with_cache, scan
+from mnemoscope.cells import Cell, Lengths, Network, check_finite_inputs, read_inputs, run_with_cache, scan
 from mnemoscope.lenses.replacement.result import MeasuredInfluence
+from mnemoscope.lenses.whole_network import Readout, in_evaluation_mode, parts_of
 from mnemoscope.lenses.wide_readouts import narrow_readout
 
-Readout = Callable[[Tensor], Tensor]
 ROOM = 4_000_000
 """Numbers of outputs or states that are in memory at a time."""
 
 
 @show_slow("influence")
+@in_evaluation_mode
 @torch.no_grad()
 def measure_influence(
     network: Network,
@@ -57,17 +57,13 @@ def measure_influence(
     """
     check_whole(1, sources=sources)
     check_whole(2, trials=trials)
-    model = network if isinstance(network, Model) else None
-    if model is not None and readout is not None:
-        raise ValueError("A Model has a readout of its own; omit readout, or pass model.cell.")
-    cell = model.cell if model is not None else as_cell(network)
+    cell, encode, read = parts_of(network, readout)
     given = read_inputs(inputs, batch_first=cell.batch_first, lengths=lengths)
+    check_finite_inputs(given.xs, given.mask)
     xs = given.xs[:, :trials]
     if xs.shape[1] < 2:
         raise ValueError(f"Inputs are exchanged between trials: at least two are needed, not {xs.shape[1]}.")
     present = torch.ones(xs.shape[:2], dtype=torch.bool) if given.mask is None else given.mask[:, :trials].cpu()
-    encode = (lambda sequence: sequence) if model is None else model.encode
-    read = (readout or (lambda outputs: outputs)) if model is None else model.step_readout
     run = _Runner(cell.time_first(), encode, narrow_readout(read), present)
     before, other = run(xs), xs.roll(1, 1)
     distances = [None if values is None else _distance(values, present) for values in before]

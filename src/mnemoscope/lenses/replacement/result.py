@@ -55,6 +55,8 @@ class MeasuredInfluence(Result):
     def headline(self) -> str:
         """Return for how long an input changes the state, or the outputs of a state that grows, in one sentence."""
         subject, curve = ("outputs", self.curve) if self.states is None else ("state", self.state_curve)
+        if not bool(curve.isfinite().any()):
+            return "The influence of inputs is not known."
         known = curve.nan_to_num(nan=-1.0)
         if float(known.max()) <= 0:
             return f"Inputs do not change the {subject}."

@@ -10,6 +10,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from mnemoscope.base.array_types import Float
 from mnemoscope.base.progress import show_slow
+from mnemoscope.base.seeds import seeded_generator
 from mnemoscope.base.trial_table import TrialTable
 from mnemoscope.base.validation import check_whole
 from mnemoscope.cells import Network
@@ -61,7 +62,7 @@ def find_rotations(
     data = means - means.mean(1, keepdim=True)
     axes, kept_share = _reduction(data, components)
     any_fit, skew_fit, planes, angles = _fits(data, axes)
-    generator = torch.Generator().manual_seed(seed)
+    generator = seeded_generator(seed)
     nulls = [_fits(fake, _reduction(fake, components)[0])[:2] for fake in
              (Surrogates(data).draw(surrogates, generator) if surrogates else ())]  # fmt: skip
     in_units = planes @ axes

@@ -11,6 +11,7 @@ from torch.nn.utils.rnn import PackedSequence
 from mnemoscope.base.array_types import Float
 from mnemoscope.base.plurals import pluralise
 from mnemoscope.base.progress import show_slow
+from mnemoscope.base.seeds import seeded_generator
 from mnemoscope.base.trial_table import TrialTable
 from mnemoscope.base.validation import check_whole
 from mnemoscope.cells import Network
@@ -49,7 +50,7 @@ def measure_selectivity(
     recording = as_recording(population, inputs, table)
     chosen = chosen_conditions(recording, conditions if conditions is None else tuple(conditions))
     names = tuple(epoch.name for epoch in recording.table.epochs) if epochs is None else tuple(epochs)
-    generator = torch.Generator().manual_seed(seed)
+    generator = seeded_generator(seed)
     levels = {}
     for name in chosen:
         values = recording.table[name].values.double()

@@ -13,12 +13,13 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
 from mnemoscope.base.progress import show_slow
+from mnemoscope.base.seeds import seeded_generator
 from mnemoscope.base.validation import check_whole
-from mnemoscope.cells import Lengths, Network, State, read_inputs
+from mnemoscope.cells import Lengths, Network, State, check_finite_inputs, read_inputs
 from mnemoscope.lenses.attractors.composition import as_map
 from mnemoscope.lenses.dynamics import Dynamics, as_dynamics
 from mnemoscope.lenses.fixed_points.result import FixedPoints
-from mnemoscope.lenses.fixed_points.starts import FromTrajectories, StartStrategy, as_starts, seeded_generator
+from mnemoscope.lenses.fixed_points.starts import FromTrajectories, StartStrategy, as_starts
 from mnemoscope.lenses.slow_manifold.curve import fit_curve
 from mnemoscope.lenses.slow_manifold.drift import (
     Drift,
@@ -188,6 +189,7 @@ def _starts(
     if inputs is None:
         return starts
     given = read_inputs(inputs, batch_first=dynamics.batch_first, mask=mask, lengths=lengths)
+    check_finite_inputs(given.xs, given.mask)
     if given.xs.dim() != 3:
         raise ValueError(f"inputs must have shape (time, batch, features), but have {tuple(given.xs.shape)}.")
     visited = given.xs.shape[0] * given.xs.shape[1] if given.mask is None else int(given.mask.sum())

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
+from mnemoscope.base.seeds import seeded_generator
 from mnemoscope.cells import Cell, adapt
 
 Map = Callable[[Tensor], Tensor]
@@ -88,7 +89,7 @@ def _embedded(step: Map, dims: int, size: int, decay: float, seed: int) -> Cell:
     """Return the map of `dims` coordinates in a space of `size`, rotated at random; other coordinates decay."""
     if size < dims:
         raise ValueError(f"size must be {dims} or more, but is {size}.")
-    generator = torch.Generator().manual_seed(seed)
+    generator = seeded_generator(seed)
     rotation = torch.linalg.qr(torch.randn(size, size, generator=generator, dtype=torch.float64))[0]
 
     def whole(x: Tensor, state: Tensor) -> Tensor:

@@ -10,11 +10,12 @@ from torch import Tensor
 
 from mnemoscope.base.array_types import Complex, Float
 from mnemoscope.base.progress import show_slow
+from mnemoscope.base.seeds import seeded_generator
 from mnemoscope.cells import State
 from mnemoscope.lenses.dynamics import Dynamics
 from mnemoscope.lenses.fixed_points.composite_starts import Adaptive
 from mnemoscope.lenses.fixed_points.lens import find_fixed_points
-from mnemoscope.lenses.fixed_points.starts import draw_starts, seeded_generator
+from mnemoscope.lenses.fixed_points.starts import draw_starts
 from mnemoscope.lenses.tape.result import UniformFixedPoints
 from mnemoscope.lenses.tape.uniform import EquilibratedTape, UniformState, UniformTape
 from mnemoscope.memory.tape import TuringMachine

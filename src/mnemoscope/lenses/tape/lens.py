@@ -11,6 +11,7 @@ from mnemoscope.base.progress import show_slow
 from mnemoscope.cells import Lengths, Model, read_inputs, run_with_cache
 from mnemoscope.cells.sequence import without_masked
 from mnemoscope.lenses.tape.result import Tape
+from mnemoscope.lenses.whole_network import in_evaluation_mode
 from mnemoscope.memory.tape import TuringMachine
 
 _RECORDED = {"memory": "memory", "added": "add", "write_weights": "write_weights", "read_weights": "read_weights"}
@@ -18,6 +19,7 @@ _RECORDED = {"memory": "memory", "added": "add", "write_weights": "write_weights
 
 
 @show_slow("tape")
+@in_evaluation_mode
 def record_tape(
     machine: TuringMachine | Model,
     xs: Num[Tensor, "time batch ..."] | PackedSequence,

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float, Int
+from mnemoscope.base.seeds import seeded_generator
 from mnemoscope.lenses.bootstrap import bootstrap_interval
 from mnemoscope.lenses.tracking.words import WordReader
 
@@ -26,7 +27,7 @@ def displacement_left(
     group, table = reader.group, torch.tensor(reader.group.table)
     elements = torch.tensor(group.letters)
     number = max(WORDS_PER_ELEMENT * group.order, 400)
-    generator = torch.Generator().manual_seed(seed)
+    generator = seeded_generator(seed)
     words = torch.multinomial(probabilities, number * (FIRST + LETTERS), True, generator=generator)
     words = words.view(FIRST + LETTERS, number)
     states, product = reader.start(number), torch.zeros(number, dtype=torch.long)

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float
+from mnemoscope.base.seeds import seeded_generator
 from mnemoscope.lenses.tracking.accuracy import factor
 from mnemoscope.lenses.tracking.mixtures import TINY, Mixtures, Predecessors
 from mnemoscope.lenses.tracking.words import WordReader
@@ -16,7 +17,7 @@ def drawn_accuracy(
 ) -> Float[Tensor, " length"]:
     """Return the share of right answers after each letter, over random words."""
     group, table = reader.group, torch.tensor(reader.group.table)
-    generator = torch.Generator().manual_seed(seed)
+    generator = seeded_generator(seed)
     drawn = torch.multinomial(probabilities, words * length, replacement=True, generator=generator)
     product, right = torch.zeros(words, dtype=torch.long), []
     for letters, logits in reader.follow(drawn.view(length, words)):
@@ -59,7 +60,7 @@ def advance_by_samples(
 def balanced_noise(size: int, seed: int) -> Float[Tensor, "number size"]:
     """Return normal points, twice as many as needed or more, whose mean is exactly 0 and covariance exactly 1."""
     half = max(size + 32, 128)
-    draws = torch.randn(half, size, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    draws = torch.randn(half, size, generator=seeded_generator(seed), dtype=torch.float64)
     points = torch.cat([draws, -draws])
     covariance = points.T @ points / len(points)
     return torch.linalg.solve_triangular(torch.linalg.cholesky(covariance), points.T, upper=False).T

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from mnemoscope.base.array_types import Inexact
 from mnemoscope.base.progress import show_slow
+from mnemoscope.base.seeds import seeded_generator
 from mnemoscope.base.validation import check_whole
 from mnemoscope.cells import as_cell
 from mnemoscope.connectivity import Connectivity
@@ -51,7 +52,7 @@ def transients(
     if not 0 < radius < float("inf"):
         raise ValueError(f"The radius must be positive and finite, but is {radius}.")
     step, size, dtype, dynamics = _step(system, starts)
-    generator = torch.Generator().manual_seed(seed)
+    generator = seeded_generator(seed)
     middle = torch.zeros(size, dtype=dtype) if centre is None else _as_states(centre, "centre", dtype)
     if middle.shape != (size,) or not torch.isfinite(middle).all():
         raise ValueError(f"The centre must be {size} finite numbers, but has shape {tuple(middle.shape)}.")

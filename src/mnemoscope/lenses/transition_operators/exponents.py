@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float, Int
+from mnemoscope.base.seeds import seeded_generator
 from mnemoscope.cells.affine.layer import AffineLayer
 from mnemoscope.cells.affine.parts import carry_state
 from mnemoscope.lenses.transition_operators.structures import log_eigenvalues
@@ -52,7 +53,7 @@ def _orthonormalised_rates(
     layer: AffineLayer, steps: Tensor, count: int, transient: int, rounding: float, seed: int
 ) -> Tensor:
     keys = layer.start.shape[-2]
-    generator = torch.Generator().manual_seed(seed)
+    generator = seeded_generator(seed)
     drawn = torch.randn(*layer.start.shape[:2], keys, count, generator=generator, dtype=torch.float64)
     Q = torch.linalg.qr(drawn.to(layer.start))[0]
     total = Q.new_zeros(*Q.shape[:2], count, dtype=torch.float64)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from mnemoscope.base.array_types import Float
 from mnemoscope.base.progress import show_slow
+from mnemoscope.base.seeds import seeded_generator
 from mnemoscope.base.validation import check_whole
 from mnemoscope.lenses.bootstrap import interval_of_draws
 from mnemoscope.lenses.recording.result import Recording
@@ -65,7 +66,7 @@ def measure_speed(
     groups = [(column.values == level).nonzero().flatten() for level in levels]
     activity = _reduced(recording.activity, groups, components)
     found = align_paths(_means(activity, groups), chosen)
-    generator = torch.Generator().manual_seed(seed)
+    generator = seeded_generator(seed)
     resamples = [align_paths(_means(activity, _drawn(groups, generator)), chosen) for _ in range(draws)]
     several = torch.tensor([len(members) > 1 for members in groups])
     edges = {name: _edges(resamples, name, several) for name in ("speed", "aligned", "distance", "ratio")}

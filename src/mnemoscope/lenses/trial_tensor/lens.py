@@ -8,6 +8,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from mnemoscope.base.array_types import Bool
 from mnemoscope.base.progress import show_slow
+from mnemoscope.base.seeds import seeded_generator
 from mnemoscope.base.trial_table import TrialTable
 from mnemoscope.base.validation import check_whole
 from mnemoscope.cells import Network
@@ -54,7 +55,7 @@ def tensor_components(
     data = data.nan_to_num()
     if not bool((data != 0).any()):
         raise ValueError("The activity is 0 everywhere: it has no components.")
-    generator = torch.Generator().manual_seed(seed)
+    generator = seeded_generator(seed)
     fits = [decompose(data, known, rank, generator, iterations=iterations) for _ in range(restarts)]
     fits.sort(key=lambda fit: fit.error)
     best, *others = fits

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
 from mnemoscope.base.progress import show_slow
+from mnemoscope.base.seeds import seeded_generator
 from mnemoscope.base.trial_table import TrialTable
 from mnemoscope.base.validation import check_whole
 from mnemoscope.cells import Network
@@ -67,7 +68,7 @@ def task_variance(
     active = total > silent * total.nan_to_num().max()  # False where a unit is missing in a task
     if int(active.sum()) < 4 or len(tasks) < 2:
         return TaskVariance(tuple(tasks), variances, active, corrected=bool(conditions), noiseless=noiseless)
-    generator = torch.Generator().manual_seed(seed)
+    generator = seeded_generator(seed)
     kept = variances[active]
     numbers = range(2, min(most_clusters, len(kept) - 1) + 1)
     labels, scores = best_clusters(normalised(kept), numbers, RESTARTS, generator)

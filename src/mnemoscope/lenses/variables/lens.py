@@ -13,6 +13,7 @@ from torch.nn.utils.rnn import PackedSequence
 from mnemoscope.base.array_types import Float
 from mnemoscope.base.plurals import listed
 from mnemoscope.base.progress import show_slow
+from mnemoscope.base.seeds import seeded_generator
 from mnemoscope.lenses.variables.interventions import PASSED, REMOVED, CausalTest, causal_tests
 from mnemoscope.lenses.variables.linearisation import Linearisation, Readout, check_inputs, fit_to_states, linearise
 from mnemoscope.lenses.variables.modes import KEPT, LASTING_STEPS, Modes, memory_modes
@@ -127,12 +128,12 @@ def _examine(
                 f"and variables for the tests"
             )
             return "untested", reason, {"structure": structure}
-        inputs = random_inputs(linear, structure, BATCH, torch.Generator().manual_seed(seed))
+        inputs = random_inputs(linear, structure, BATCH, seeded_generator(seed))
     tried_out = run_trials(linear, structure, inputs, variables)
     if isinstance(tried_out, str):
         return "untested", tried_out, {"structure": structure}
     structure, trials = tried_out
-    tests = causal_tests(linear, structure, trials, torch.Generator().manual_seed(seed))
+    tests = causal_tests(linear, structure, trials, seeded_generator(seed))
     status, reason = _judge(trials, tests)
     method_note = {
         "rest": "The network was linearised at a fixed point; the tests use the network itself.",

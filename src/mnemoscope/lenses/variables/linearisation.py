@@ -178,6 +178,8 @@ def _cell_and_readout(network: Any, readout: Readout | None) -> tuple[Cell, Read
 class _EncodedCell(Cell):
     """A cell together with the encoder of its model."""
 
+    takes_integers = True
+
     def __init__(self, model: Model) -> None:
         super().__init__()
         self.encode, self.cell, self.readout = model.encode, model.cell, model.readout

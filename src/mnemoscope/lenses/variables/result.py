@@ -180,12 +180,12 @@ class Variables(Result):
             )
         return "\n".join(lines)
 
-    def save(self, path: str | Path, *, states: bool = True) -> None:
-        """Write one `.safetensors` file; without the states of the trials it is much smaller."""
+    def save(self, path: str | Path, *, states: bool = True) -> Path:
+        """Write one `.safetensors` file, and return its path; without the states of the trials it is much smaller."""
         result = self
         if self.trials is not None and not states:
             result = replace(self, trials=replace(self.trials, states=self.trials.states[:, :, :0]))
-        super(Variables, result).save(path)
+        return super(Variables, result).save(path)
 
     def pack(self) -> tuple[dict[str, Tensor], Flags]:
         tensors, flags = super(Variables, replace(self, tests=())).pack()

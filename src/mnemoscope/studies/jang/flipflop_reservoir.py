@@ -30,17 +30,21 @@ from mnemoscope.studies.jang.reservoir_claims import (
     ACCURACY,
     CENTRE,
     CUBE,
+    EDGES,
     ERROR,
     INSIDE,
+    LATTICE,
     MINUTES,
     OUTSIDE,
     PUBLISHED_GAIN,
     SETTLED,
+    SPREAD,
     TESSERACT,
 )
 from mnemoscope.studies.jang.reservoirs import Recipe, clamped_states, rounded_lists
 from mnemoscope.studies.jang.saddles import NEAR, SaddleConnection, saddle_connections
 from mnemoscope.studies.jang.search import search_reservoir
+from mnemoscope.studies.jang.tesseract import edge_spread, variance_shares
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -80,10 +84,10 @@ class FlipFlopReservoir(Study):
         self.presets: Mapping[str, Preset] = {
             "smoke": Preset("A small reservoir, short training; checks only that the code runs.", _cases(40, small)),
             "cpu": Preset(
-                "Reservoirs with 1000 units as in Table 1, and at rest before training (g = 0.9), two seeds; "
+                "Reservoirs with 1000 units as in Table 1, and at rest before training (g = 0.9), five seeds; "
                 "minutes each.",
                 _cases(400, tanh),
-                (0, 1),
+                tuple(range(5)),
             ),
             "paper": Preset(
                 "The same and the logistic nonlinearity, five seeds, a longer search.",
@@ -126,6 +130,8 @@ class FlipFlopReservoir(Study):
             "starts": 0 if fp.starts is None else len(fp.starts),
             "search_cpu_seconds": round(searched, 2),
             "edges": _edges(connections),
+            "edge_spread": edge_spread(memories.states),
+            "variance_in_three": float(variance_shares(memories.states)[:3].sum()),
             "ways": dict(sorted(Counter(connection.description for connection in connections).items())),
             "thrown": {name: _destinations(cell, outputs) for name, outputs in random.items()},
             "verdict": attractors.verdict,
@@ -182,7 +188,9 @@ class FlipFlopReservoir(Study):
             self.row(trials, SETTLED, settled, ".2g"),
             row("mean squared error", "mse", "on the test"),
             row("corners held when left alone", "held", f"of {2**bits}"),
-            row("edges with a saddle", "edges", pairs),
+            row(EDGES, "edges", pairs),
+            row(SPREAD, "edge_spread", "standard deviation of the edges divided by their mean"),
+            row(LATTICE, "variance_in_three", f"share of the variance of the {2**bits} memories"),
             corners_reached("inside"),
             corners_reached("outside"),
             self.row(trials, "CPU seconds of the search per start", per_start, ".3f"),

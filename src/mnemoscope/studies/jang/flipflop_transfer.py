@@ -24,6 +24,7 @@ from mnemoscope.replication.claims import Claim, Row, about, unpublished, with_r
 from mnemoscope.replication.study import Finished, Preset, Study, Trial, listed
 from mnemoscope.replication.verdicts import Verdict
 from mnemoscope.studies.jang import reservoirs
+from mnemoscope.studies.jang.reservoir_claims import EQUIDISTANT
 from mnemoscope.studies.jang.reservoirs import JANG, LEFT_ALONE, Recipe, TrainedReservoir, mean_and_deviation
 from mnemoscope.studies.jang.tesseract import SHAPES, Geometry, geometry, random_view_shares, tesseract_edges
 
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 BITS = 4
 """Number of bits of the published flip-flop."""
 PUBLISHED: dict[str, Any] = {**Recipe(BITS).settings(), "left_alone": LEFT_ALONE}
-ALONG = "bits along the view"
+ALONG, HELD = "bits along the view", "memories held"
 INITIAL_READOUTS = {"fresh": "stable", "transferred": "saddle-2"}
 """Initial readouts: zero, or the readout trained with one bit less; with their colours."""
 NO_SHAPE = "nan: a network that has lost memories has no shape"
@@ -57,7 +58,7 @@ class FlipFlopTransfer(Study):
             "spread of the edges",
             "roughly equidistant",
             JANG("section 7.1"),
-            chosen(0, 0.1, "our reading of 'roughly': a deviation of a tenth of the mean"),
+            EQUIDISTANT,
         ),
         Claim(
             about("transferred"),
@@ -65,6 +66,13 @@ class FlipFlopTransfer(Study):
             "1 or 2: cuboid",
             JANG("section 7.1, Fig 8b"),
             chosen(1, 2, "a view of a cuboid has one or two bits along it"),
+        ),
+        Claim(
+            about("transferred"),
+            HELD,
+            "accommodates 8 new fixed points",
+            JANG("section 7.1"),
+            exactly(16),
         ),
     )
     presets: Mapping[str, Preset] = {
@@ -137,10 +145,10 @@ class FlipFlopTransfer(Study):
 
     def summarise(self, results: Sequence[Finished]) -> list[Row]:
         bits = results[0].trial.settings["bits"]
-        fresh, equidistant, transferred = self.claims
+        fresh, equidistant, transferred, _ = self.claims
         compared, rest = [], []
         for name, claim in zip(INITIAL_READOUTS, (fresh, transferred), strict=True):
-            rest.append(_held_row(results, name, bits))
+            rest.append(self._held(results, name, bits))
             trials = [finished for finished in results if "currents" in finished.result[name]]
             if not trials:
                 continue
@@ -171,9 +179,24 @@ class FlipFlopTransfer(Study):
         remark = f"standard deviation of the edges divided by their mean; in rates {rates}; {NO_SHAPE}"
         row = self.compare(trials, claim, spreads, known, remark)
         held = [spread for spread in spreads if isfinite(spread)]
+        assert claim.agreement is not None
         if row.verdict is not Verdict.IN_PART or any(spread not in claim.agreement for spread in held):
             return row
         return with_reason(row, f"{len(spreads) - len(held)} hold fewer memories than there are corners; {NO_SHAPE}")
+
+    def _held(self, results: Sequence[Finished], name: str, bits: int) -> Row:
+        outcomes = [finished.result[name] for finished in results]
+        accuracy, error = _mean(outcomes, "accuracy", ".4f"), _mean(outcomes, "mse", ".2g")
+        moving = max(outcome["moving"] for outcome in outcomes)
+        remark = (
+            f"of {2**bits}; accuracy {accuracy}, MSE {error}; currents still change by at most {moving:.0e} per step"
+        )
+        counts = _counts(outcomes, "held")
+        if name == "fresh" or bits != BITS:
+            return unpublished(f"{name}: {HELD}", counts, remark)
+        return self.compare(
+            results, self.claim(HELD, about(name)), [outcome["held"] for outcome in outcomes], counts, remark
+        )
 
     def figure(self, results: Sequence[Finished]) -> Figure:
         figure = new_figure(9.0, 8.0)
@@ -238,14 +261,6 @@ def _geometry_record(shape: Geometry) -> dict[str, Any]:
         "hull": shape.hull,
         "projected": reservoirs.rounded_lists(shape.projected / scale, 3),
     }
-
-
-def _held_row(results: Sequence[Finished], name: str, bits: int) -> Row:
-    outcomes = [finished.result[name] for finished in results]
-    accuracy, error = _mean(outcomes, "accuracy", ".4f"), _mean(outcomes, "mse", ".2g")
-    moving = max(outcome["moving"] for outcome in outcomes)
-    remark = f"of {2**bits}; accuracy {accuracy}, MSE {error}; currents still change by at most {moving:.0e} per step"
-    return unpublished(f"{name}: memories held", _counts(outcomes, "held"), remark)
 
 
 def _geometry_rows(trials: Sequence[Finished], name: str, bits: int) -> list[Row]:

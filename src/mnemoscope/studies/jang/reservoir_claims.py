@@ -19,6 +19,8 @@ FIXED_POINTS = Claim(
     reason="a cube has 27, which a search from many starts finds; 20 starts were published",
 )
 INSIDE, OUTSIDE = (f"random outputs {where} the cube that go to a corner" for where in ("inside", "outside"))
+EDGES, SPREAD, LATTICE = "edges with a saddle", "spread of the edges", "variance in three components"
+EQUIDISTANT = chosen(0, 0.1, "our reading of 'roughly': a deviation of a tenth of the mean")
 MINUTES, SETTLED = "minutes for 20 points", "change of the mean |W_o| in the last tenth of the training, as a share"
 CENTRE, ACCURACY, ERROR = "unstable directions of the central point", "sign accuracy", "mean error during training"
 TO_CORNERS = at_least(0.95, "our reading of the drawn trajectories: nearly all")
@@ -65,7 +67,23 @@ CUBE = (
         chosen(1, 999, "a saddle has unstable and stable directions, of 1,000"),
         by_construction=True,  # the untrained origin is one too at this gain
     ),
+    Claim(
+        PUBLISHED_GAIN,
+        EDGES,
+        "saddles form along the edges",
+        JANG("section 9"),
+        exactly(12, "all edges of a cube"),
+    ),
+    Claim(PUBLISHED_GAIN, SPREAD, "equidistant from all states one bit-flip away", JANG("section 6"), EQUIDISTANT),
+    Claim(
+        PUBLISHED_GAIN,
+        LATTICE,
+        "a 3D lattice",
+        JANG("section 6"),
+        at_least(0.9, "our reading: nine tenths of the variance of the eight memories"),
+    ),
 )
 TESSERACT = (
     Claim(PUBLISHED_GAIN, "stable fixed points at the corners", 16, JANG("section 7: a tesseract"), exactly(16)),
+    Claim(PUBLISHED_GAIN, SPREAD, "equidistant, single-bit transitions", JANG("section 7"), EQUIDISTANT),
 )

@@ -98,8 +98,7 @@ def geometry(states: Float[Tensor, "corners hidden"]) -> Geometry:
     bits = _bits(states)
     signs, x = corners(bits).double(), states.double()
     x = x - x.mean(0)
-    apart = torch.cdist(x, x, compute_mode="donot_use_mm_for_euclid_dist")
-    differing = (signs[:, None] != signs).sum(2)
+    apart, differing = _distances(x, signs)
     by_bits = [apart[differing == count] for count in range(1, bits + 1)]  # each pair twice
     edges = [apart[(differing == 1) & (signs[:, None, bit] != signs[:, bit])].mean() for bit in range(bits)]
     E = x.mT @ signs / len(signs)  # least squares, since the columns of signs are orthogonal
@@ -107,25 +106,51 @@ def geometry(states: Float[Tensor, "corners hidden"]) -> Geometry:
     cosines = torch.stack([along[:, i] @ along[:, j] for i, j in combinations(range(bits), 2)])
     U, S = torch.linalg.svd(x, full_matrices=False)[:2]
     projected = U[:, : bits - 1] * S[: bits - 1]
-    variance = S.square() / S.square().sum()
     direction = torch.linalg.svd(projected.mT @ signs)[2][-1]
     direction = direction * direction[direction.abs().argmax()].sign()
     pairs = torch.pdist(projected)
     return Geometry(
         bits=bits,
         edges=torch.stack(edges),
-        edge_spread=float(by_bits[0].std(correction=0) / by_bits[0].mean()),
+        edge_spread=edge_spread(x),
         distances=torch.stack([distances.mean() for distances in by_bits]),
         deviations=torch.stack([distances.std(correction=0) for distances in by_bits]),
         angles=cosines.clamp(-1, 1).acos().rad2deg(),
         additive=float((signs @ E.mT).square().sum() / x.square().sum()),
-        variances=variance[:bits],
+        variances=variance_shares(x)[:bits],
         projected=projected,
         direction=direction,
         likeness=likeness(direction),
         hull=hull_corners(projected),
         closest=float(pairs.min() / pairs.mean()),
     )
+
+
+def _distances(x: Float[Tensor, "corners hidden"], signs: Float[Tensor, "corners bits"]) -> tuple[Tensor, Tensor]:
+    """Return the distances between all pairs of states, and in how many bits they differ."""
+    return torch.cdist(x, x, compute_mode="donot_use_mm_for_euclid_dist"), (signs[:, None] != signs).sum(2)
+
+
+def edge_spread(states: Float[Tensor, "corners hidden"]) -> float:
+    """Return the standard deviation of all distances between states that differ in one bit, relative to their mean.
+
+    >>> edge_spread(corners(3) * torch.tensor([1.0, 1.0, 2.0]))  # edges of 2, 2 and 4
+    0.3535533905932738
+    """
+    apart, differing = _distances(states.double(), corners(_bits(states)).double())
+    edges = apart[differing == 1]
+    return float(edges.std(correction=0) / edges.mean())
+
+
+def variance_shares(states: Float[Tensor, "corners hidden"]) -> Float[Tensor, " components"]:
+    """Return the shares of the variance of the states along their principal components.
+
+    >>> variance_shares(corners(2) * torch.tensor([1.0, 3.0])).tolist()
+    [0.9, 0.1]
+    """
+    x = states.double()
+    variances = torch.linalg.svdvals(x - x.mean(0)).square()
+    return variances / variances.sum()
 
 
 def likeness(directions: Float[Tensor, "*some bits"]) -> Float[Tensor, "*some bits"]:

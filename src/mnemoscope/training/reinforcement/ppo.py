@@ -12,7 +12,7 @@ from torch.optim import Adam, Optimizer
 
 from mnemoscope.base.array_types import Bool, Float, Int
 from mnemoscope.base.validation import check_whole
-from mnemoscope.connectivity import Connectivity
+from mnemoscope.connectivity import attach_matrices
 from mnemoscope.training.bptt import penalised_modules
 from mnemoscope.training.reinforcement.actor_critic import ActorCritic
 from mnemoscope.training.reinforcement.rollout import Rollout, Sequences, first_states, send, split_episodes
@@ -79,7 +79,9 @@ class PPO:
     def optimiser(self, agent: ActorCritic) -> Optimizer:
         """Return Adam for all parameters that require a gradient; on a GPU, its step is one kernel."""
         parameters = [each for each in agent.parameters() if each.requires_grad]
-        return Adam(parameters, lr=self.learning_rate, fused=parameters[0].is_cuda)
+        optimiser = Adam(parameters, lr=self.learning_rate, fused=parameters[0].is_cuda)
+        attach_matrices(agent, optimiser)
+        return optimiser
 
     def improve(self, agent: ActorCritic, optimiser: Optimizer, rollout: Rollout) -> dict[str, float]:
         """Train on a rollout, and return means over the optimiser steps.
@@ -152,9 +154,6 @@ class PPO:
                 penalty.backward()
         norm = nn.utils.clip_grad_norm_(agent.parameters(), self.clip_norm)
         optimiser.step()
-        for matrix in agent.cell.modules():
-            if isinstance(matrix, Connectivity):
-                matrix.after_step()
         return norm
 
 
