@@ -112,4 +112,9 @@ def test_the_numbers_of_the_tested_causes_are_those_of_the_study():
     rows = [each for each in stored["rows"] if each["quantity"].startswith(("44,800 trials: ", "160,000 trials: "))]
     assert len(rows) == 2 * (1 + 8 + 5)  # accuracy, the claims, and those that are measured by descent too
     named = [each for each in rows if not each["quantity"].endswith(("accuracy", "after the stimulus"))]
+    further = [
+        each for each in stored["rows"] if ", time constant" in each["quantity"] or ", noise" in each["quantity"]
+    ]
+    assert len(further) == len(rows)
+    named += [each for each in further if not each["quantity"].endswith(("accuracy", "after the stimulus"))]
     assert all(f"| {each['ours']} |" in text for each in named)

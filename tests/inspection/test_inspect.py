@@ -241,7 +241,7 @@ def test_trials_of_unequal_length_are_run_without_their_padding():
     packed = nn.utils.rnn.pack_padded_sequence(inputs, lengths, batch_first=True, enforce_sorted=False)
     again = ms.inspect(gru, packed, targets=targets, lenses=["behaviour"], **settings)
     assert again.behaviour.score == found.behaviour.score
-    with pytest.raises(ValueError, match=r"lengths=\[\.\.\.\]"):
+    with pytest.raises(ValueError, match="pass lengths"):
         ms.inspect(gru, inputs, options=QUIET)
 
 

@@ -56,7 +56,7 @@ def test_the_smoke_preset_runs_and_resumes(name, tmp_path, monkeypatch):
     assert summary["command"] == f"mnemoscope study {name} --preset smoke"
     assert summary["environments"][0]["torch"]
     assert result.page.read_text().startswith("<!DOCTYPE html>")
-    with pytest.raises(FileExistsError, match="--resume"):
+    with pytest.raises(FileExistsError, match="resume=True"):
         run_study(name, "smoke", root=tmp_path, progress=False)
     monkeypatch.setattr("mnemoscope.replication.page.inline_svg", lambda *_, **__: "")  # the figure is drawn once only
     again = run_study(name, "smoke", root=tmp_path, resume=True, progress=False)

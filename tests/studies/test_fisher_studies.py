@@ -167,7 +167,7 @@ def test_verdicts_on_matrix_networks():
     assert verdicts[:6] == ["matches", "differs", "matches", "matches", "matches", "differs"]
     assert "at 0 lags" in table["normal: published formulas"].remark
     # uniform moduli of products are smaller; small networks are skewed; large ones average over many modes
-    assert verdicts[6:] == ["matches", "matches", "differs", "matches", "matches"]
+    assert verdicts[6:] == ["matches", "matches", "not compared", "matches", "matches"]
     assert "mean for N <= 6 and N >= 15" in table[matrix_capacity.NO_EFFECT.name].remark
     small = rows(study, finished(study, "cpu", only=lambda settings: settings["size"] == 3))
     assert matrix_capacity.SMALLER_VARIANCE.name not in small
@@ -177,7 +177,8 @@ def test_verdicts_on_theorems_about_matrix_networks():
     study = matrix_theorems.STUDY
     table = rows(study, finished(study, "smoke"))
     verdicts = [table[claim.name].verdict for claim in study.claims]
-    assert verdicts == ["matches", "differs", "matches", "matches", "differs", "differs", "matches", "differs"]
+    divergences, memory = ["matches", "differs", "matches", "matches"], ["differs", "differs", "differs", "matches"]
+    assert verdicts == [*divergences, *memory, "matches", "differs"]
 
 
 def test_the_printed_divergence_of_scalars_is_that_of_normal_distributions():

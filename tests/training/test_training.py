@@ -517,7 +517,7 @@ def test_a_finished_run_is_not_repeated_without_overwrite(tmp_path):
 def test_an_unfinished_run_needs_resume_or_overwrite(tmp_path):
     with pytest.raises(Crash):
         run(CONFIG, tmp_path, callbacks=[stop_at(15, Crash)])
-    with pytest.raises(FileExistsError, match=r"unfinished run in .*resume=True .*overwrite=True"):
+    with pytest.raises(FileExistsError, match=r"unfinished run in .*resume=True, .*overwrite=True"):
         run(CONFIG, tmp_path)
     assert run(CONFIG, tmp_path, overwrite=True).steps == 40
 
@@ -644,7 +644,7 @@ def test_two_processes_cannot_train_in_one_folder(tmp_path):
 def test_an_invalid_result_file_is_refused(content, tmp_path):
     folder = run(CONFIG, tmp_path).folder
     (folder / "result.json").write_text(content)
-    with pytest.raises(ValueError, match=r"result\.json should hold baseline, loss.*but holds .*--overwrite"):
+    with pytest.raises(ValueError, match=r"result\.json should hold baseline, loss.*but holds .*overwrite=True"):
         run(CONFIG, tmp_path)
 
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Float, Inexact
+from mnemoscope.base.plurals import pluralise
 from mnemoscope.base.progress import show_slow
 from mnemoscope.base.seeds import seeded_generator
 from mnemoscope.base.validation import check_whole
@@ -218,5 +219,5 @@ def _check(
     if steps * sequences < 2 * BLOCKS:
         raise ValueError(
             f"At least {2 * BLOCKS} steps of all sequences together are needed, but there are {steps} steps of "
-            f"{sequences} sequences."
+            f"{pluralise(sequences, 'sequence')}."
         )

@@ -141,7 +141,7 @@ class Comparison(Result):
     def are_near(self, first: int, second: int) -> bool:
         """Return whether two systems are at most half as far apart as surrogates (their median).
 
-        Halves of a few units are hardly more similar than systems that share nothing, however many trials there are.
+        Halves of a few units are hardly more similar than systems that share nothing, whatever the number of trials.
         Systems that differ then are no further apart than halves, and not near either.
         """
         return self.null is not None and bool(

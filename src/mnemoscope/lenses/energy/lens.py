@@ -49,6 +49,7 @@ def energy_descent(
         seed: seed of their random starts, and of the search for a counter-example.
         tolerance: largest antisymmetric part, relative to its matrix, with which a matrix counts as symmetric.
 
+    >>> import torch
     >>> from mnemoscope.cells import EpisodicMemory
     >>> turn = torch.tensor([[0.0, 1.0], [-1.0, 0.0]])  # Phi^T rotates by 90 degrees
     >>> memory = EpisodicMemory(torch.eye(2), turn).discrete()

@@ -24,7 +24,7 @@ OUTPUTS = 3
 
 
 class Statement(NamedTuple):
-    """What an equation states, and its error where it has one."""
+    """Statement of an equation, and its error, if any."""
 
     quantity: str
     value: str

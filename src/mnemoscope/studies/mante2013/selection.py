@@ -105,8 +105,8 @@ class ManteSelection(LearningStudy):
         ),
         "causes": Preset(
             "Trainings that test why the networks of the preset paper differ from the published one: the same again, "
-            "and as many trials as published, eight seeds, and with so many trials also units and errors nearer to the "
-            "published ones, two or three seeds; 25 minutes of one core.",
+            "and as many trials as published, and with so many trials units twice as fast, eight seeds each; also "
+            "noise in the units and errors at both ends only, three and two seeds; half an hour of one core.",
             {"networks": CAUSES, "changes": {}, "seeds": CAUSES_SEEDS},
             tuple(range(8)),
         ),
