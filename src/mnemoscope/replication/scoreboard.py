@@ -228,7 +228,7 @@ class Scoreboard:
         """Return what a table of the verdicts does not show: causes, obstacles, and what two verdicts mean."""
         ours = self._matches_by_our_recipe()
         sentences = (
-            f"{ours} of the matching networks were trained by our own recipe." if ours else "",
+            f"{ours} of the matches are by our own recipe." if ours else "",
             "Compatible: outside of the range of agreement, within the scatter of the seeds.",
             self.causes(verdicts="that are worse, match in part or differ"),
             f"Not compared: {found}." if (found := self.obstacles()) else "",
