@@ -142,7 +142,7 @@ class Comparison(Result):
         """Return whether two systems are at most half as far apart as surrogates (their median).
 
         Halves of a few units are hardly more similar than systems that share nothing, whatever the number of trials.
-        Then this distance alone tells systems that differ from equal ones.
+        Then only this distance separates systems that differ from equal ones.
         """
         return self.null is not None and bool(
             self.distances[first, second] <= NEAR * self.null[:, first, second].median()
