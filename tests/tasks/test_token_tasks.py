@@ -24,6 +24,7 @@ from mnemoscope.tasks import (
     SelectiveCopy,
     StringCopy,
 )
+from mnemoscope.tasks.tokens.multi_query_recall import SPARSE
 from mnemoscope.training import evaluate_tasks
 from mnemoscope.training.answers import answer, read_places
 from mnemoscope.training.build import build_model, build_task
@@ -97,6 +98,20 @@ def test_mqar_sources_are_the_steps_of_the_values():
     assert torch.equal(sources >= 0, batch.mask)
     shown = batch.inputs.gather(0, sources.clamp_min(0))
     assert torch.equal(shown[batch.mask], batch.targets[batch.mask])
+
+
+def test_mqar_draws_all_orders_of_different_keys_equally_often_from_many():
+    """Keys of a large vocabulary are drawn again where they repeat one; small ones are ordered at random."""
+    task = MultiQueryRecall(vocabulary=70, pairs=2, length=8)
+    assert task.keys >= SPARSE * task.pairs
+    keys = torch.stack([task.batch(12_000, seed=0, number=number).inputs[0:4:2] for number in range(3)], 1).flatten(1)
+    assert (keys[0] != keys[1]).all()
+    counts = (task.keys * (keys[0] - 1) + keys[1] - 1).bincount(minlength=task.keys**2)
+    different = task.keys * (task.keys - 1)
+    expected = keys.shape[1] / different
+    freedom = different - 1
+    chi_squared = ((counts - expected) ** 2 / expected).sum() - expected * task.keys  # equal keys have the count 0
+    assert abs(chi_squared - freedom) < 5 * (2 * freedom) ** 0.5
 
 
 def test_mqar_fillers_are_random_tokens_of_the_whole_vocabulary():

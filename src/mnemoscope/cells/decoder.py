@@ -36,11 +36,11 @@ class SequenceDecoder(nn.Module):
                 f"The readout of this model decodes a whole sequence (time, batch, features) from its last step, but "
                 f"got features of shape {tuple(features.shape)}: lenses that read out single states do not apply."
             )
-        places = positions(len(features), features.shape[2]).to(features)
+        places = positions(len(features), features.shape[2], features.device).to(features.dtype)
         return self.layers(features[-1] + places.unsqueeze(1))
 
 
-def positions(number: int, features: int) -> Float[Tensor, "number features"]:
+def positions(number: int, features: int, device: torch.device | None = None) -> Float[Tensor, "number features"]:
     """Return the sinusoidal embeddings of the places 0, 1, ...: sines in the first half, cosines in the second.
 
     >>> positions(2, 4).round(decimals=3)
@@ -48,6 +48,6 @@ def positions(number: int, features: int) -> Float[Tensor, "number features"]:
             [0.8410, 0.0000, 0.5400, 1.0000]])
     """
     half = features // 2
-    rates = torch.exp(-torch.arange(half) * log(LONGEST_WAVE) / max(half - 1, 1))
-    angles = torch.arange(number).unsqueeze(1) * rates
+    rates = torch.exp(-torch.arange(half, device=device) * log(LONGEST_WAVE) / max(half - 1, 1))
+    angles = torch.arange(number, device=device).unsqueeze(1) * rates
     return nn.functional.pad(torch.cat([angles.sin(), angles.cos()], 1), (0, features % 2))

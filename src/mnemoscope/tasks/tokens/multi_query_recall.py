@@ -9,13 +9,15 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from mnemoscope.base.array_types import Int
+from mnemoscope.base.array_types import Bool, Float, Int
 from mnemoscope.base.validation import check_whole
 from mnemoscope.tasks.task import Batch
 from mnemoscope.tasks.tokens.task import TokenTask
 
 SHORTEST, STEPS_PER_PAIR = 64, 4
 """Length of the sequences with few pairs, and steps for each pair in longer ones, as in the published tests."""
+SPARSE = 16
+"""Least number of tokens for each pair at which repeated tokens are drawn again; otherwise all are put in order."""
 
 
 @dataclass(frozen=True)
@@ -98,10 +100,10 @@ class MultiQueryRecall(TokenTask):
         settings = self.settings()
         length, pairs = settings[int(torch.randint(len(settings), (), generator=generator))]
         half, context = self.vocabulary // 2, 2 * pairs
-        keys = 1 + _distinct(torch.ones(half - 1), pairs, batch, generator)
-        values = half + _distinct(torch.ones(self.vocabulary - half), pairs, batch, generator)
+        keys = 1 + _distinct(half - 1, pairs, batch, generator)
+        values = half + _distinct(self.vocabulary - half, pairs, batch, generator)
         places = torch.arange(1, (length - context) // 2 + 1, dtype=torch.float64) ** (self.power - 1)
-        due = context + 2 * _distinct(places, pairs, batch, generator)
+        due = context + 2 * _weighted(places, pairs, batch, generator)
 
         inputs = torch.zeros(length, batch, dtype=torch.long)
         if self.random_fillers:
@@ -126,7 +128,31 @@ class MultiQueryRecall(TokenTask):
         return 1 / (self.vocabulary - self.vocabulary // 2)
 
 
-def _distinct(weights: Tensor, number: int, batch: int, generator: torch.Generator) -> Int[Tensor, "number batch"]:
+def _distinct(among: int, number: int, batch: int, generator: torch.Generator) -> Int[Tensor, "number batch"]:
+    """Draw different numbers below `among`, all orders alike.
+
+    Of many numbers few are equal, so that it is fast to draw those again that repeat an earlier one. No number is
+    preferred on the way, so that all orders of different numbers are equally probable in the end.
+    """
+    if among < SPARSE * number:
+        return _weighted(torch.ones(among), number, batch, generator)
+    drawn = torch.randint(among, (number, batch), generator=generator)
+    while (again := _repeats(drawn)).any():
+        drawn[again] = torch.randint(among, (int(again.sum()),), generator=generator)
+    return drawn
+
+
+def _repeats(numbers: Int[Tensor, "number batch"]) -> Bool[Tensor, "number batch"]:
+    """Return which numbers equal an earlier one of their column."""
+    ordered = numbers.sort(dim=0, stable=True)
+    equal = torch.zeros_like(numbers, dtype=torch.bool)
+    equal[1:] = ordered.values[1:] == ordered.values[:-1]
+    return torch.zeros_like(equal).scatter_(0, ordered.indices, equal)
+
+
+def _weighted(
+    weights: Float[Tensor, " among"], number: int, batch: int, generator: torch.Generator
+) -> Int[Tensor, "number batch"]:
     """Draw places without repetition, in the order of draws: each in proportion to its weight among those left.
 
     The race of exponential times with rates `weights` has this order: the smallest times come first.
