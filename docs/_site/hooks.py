@@ -10,6 +10,7 @@ import re
 import sys
 from pathlib import Path, PurePosixPath
 from posixpath import normpath, relpath
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
@@ -32,6 +33,8 @@ EXTRA_FILES = (
 )
 """Files outside docs that the site shows or links to, as patterns."""
 
+ARENA_PAGE = "memory-arena.html"
+"""Name of the page of the memory arena, in the site."""
 GENERATED_FROM = {
     "results": "docs/studies.md",
     "src/mnemoscope/registry/cell_entries.py": "docs/cells.md",
@@ -62,21 +65,42 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     added = {"index.md": _first_page(), **pages(ROOT / "results")}
     for name, content in (added | notebook_pages(ROOT / "docs" / "gallery")).items():
         files.append(File.generated(config, name, content=content))
+    for name, content in _arena_pages().items():
+        files.append(File.generated(config, name, content=content))
     for pattern in EXTRA_FILES:
         for path in sorted(ROOT.glob(pattern)):
             files.append(File.generated(config, path.relative_to(ROOT).as_posix(), abs_src_path=str(path)))
     return files
 
 
-def _first_page() -> str:
-    """Return the README, with the table of the memory arena below its picture."""
-    from mnemoscope.arena.markdown import table_as_markdown
+def _arena() -> Any:
+    """Return the table of the memory arena."""
     from mnemoscope.arena.result import ArenaTable
 
-    table = ArenaTable.load(ROOT / "results" / "arena" / "memory.json")
+    return ArenaTable.load(ROOT / "results" / "arena" / "memory.json")
+
+
+def _arena_pages() -> dict[str, str | bytes]:
+    """Return the page of the memory arena, with its fronts and learning curves, and the memory cards that it links."""
+    from mnemoscope.arena.card_table import load_cards
+    from mnemoscope.arena.page import CARDS, write_arena_page
+
+    with TemporaryDirectory() as folder:
+        for name, card in load_cards(ROOT / "results" / "arena" / "memory-cards", "memory").items():
+            card.save(Path(folder, CARDS, name))
+        write_arena_page(Path(folder, ARENA_PAGE), _arena(), None, f"mnemoscope arena memory --page {ARENA_PAGE}")
+        files = [path for path in sorted(Path(folder).rglob("*")) if path.is_file()]
+        return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+
+
+def _first_page() -> str:
+    """Return the README, with the table of the memory arena and a link to its page below its picture."""
+    from mnemoscope.arena.markdown import table_as_markdown
+
     before, mark, after = (ROOT / "README.md").read_text(encoding="utf-8").partition("<!-- table of the arena -->")
     assert mark, "The README has no place for the table of the arena."
-    return f"{before}\n\n{table_as_markdown(table, short=True)}\n{after}"
+    more = f"[Intervals, parameters, times, fronts and learning curves, in tables that can be sorted]({ARENA_PAGE})."
+    return f"{before}\n\n{table_as_markdown(_arena(), short=True)}\n\n{more}\n{after}"
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:

@@ -33,6 +33,7 @@ from mnemoscope.training import build_model, build_task
 from tests.arena.test_result import run, table
 from tests.slow import SLOW, representatives
 
+pytestmark = pytest.mark.xdist_group("card")  # make the card once, not in each process
 QUIET = InspectionOptions(progress=False, starts=8)
 BIT = {"bits": 1, "length": 10}
 COPY = {"delay": 3, "symbols": 2, "alphabet": 3}
@@ -203,6 +204,15 @@ def test_the_state_of_a_growing_network_is_counted_after_a_sequence():
     assert found["time of one step"].value > 0
 
 
+def test_the_time_of_a_step_does_not_include_forming_the_matrix(monkeypatch):
+    formed = []
+    cell = ms.networks.exprnn(3, 4)
+    form = type(cell.connectivity).forward
+    monkeypatch.setattr(type(cell.connectivity), "forward", lambda self: formed.append(0) or form(self))
+    cost.time_steps(Subject(Model(cell, output_size=3).eval(), FlipFlop(3, 10), 0, QUIET))
+    assert len(formed) == 1
+
+
 def test_the_length_of_recall_follows_from_its_load():
     torch.manual_seed(0)
     task = KeyValueRecall(keys=6, values=3, fewest=2, most=2, queries=2)
@@ -234,20 +244,32 @@ def test_an_advantage_within_its_interval_decides_no_tolerance():
     assert entry.status in ("not decided", "not applicable")
 
 
+def test_the_accuracy_at_longer_spans_has_that_without_memory_there():
+    subject = Subject(Model(ms.cells.GRU(1, 3), output_size=1).eval(), FlipFlop(bits=1, length=10), 0, QUIET)
+    entry = how_it_fails(subject)["accuracy at 4 x length"]
+    assert entry.note == "holding time 36; 50.0% without memory"
+    assert FlipFlop(bits=1, length=10).at(36).chance() == pytest.approx(0.5, abs=5e-4)
+    assert subject.chance > 0.52
+
+
 def test_a_network_is_placed_in_an_arena():
     config = replace(config_of("tanh"), cell="gru", task="parity", task_options={})
     model, task = model_of("lstm")
     subject = Subject(model, task, 0, QUIET, config)
-    arena = table(run(seed=1, accuracy=0.9), run(seed=2, accuracy=0.7), run("elman", seed=1, accuracy=0.5))
+    own = run(seed=1, accuracy=0.9, hash=config.hash)
+    arena = table(own, run(seed=2, accuracy=0.7), run("elman", seed=1, accuracy=0.5))
     name = next(each.name for each in arena.arena.networks if each.cell == "gru")
     found = what_it_remembers(subject, arena)
     skill = arena.mean_skill(name)[0]
     assert found["skill in the arena"].value == skill
     assert found["skill in the arena"].note.startswith("rank 1 of ")
-    assert found["arena: accuracy on parity"].value == pytest.approx(0.8)
+    assert found["arena: accuracy of gru on parity"].value == pytest.approx(0.8)
     assert found.line("networks of the arena").labels == tuple(arena.points())
     assert found.line("this network in the arena").labels == (name,)
-    behind = table(run(), run("elman"), run("deltanet"), run("deltanet", "recall"))
+    others = what_it_remembers(subject, table(run(), run("elman", accuracy=0.5)))
+    assert others["skill in the arena"].note.startswith("not of this run: of gru, mean over 1 task")
+    assert others.line("this network in the arena") is None  # a network of another size or recipe was trained there
+    behind = table(own, run("elman"), run("deltanet"), run("deltanet", "recall"))
     unranked = what_it_remembers(subject, behind)
     assert "no rank as gru, mean over 1 task;" in unranked["skill in the arena"].note
     assert unranked.line("this network in the arena") is None  # its mean is over other tasks than those of the others
@@ -279,7 +301,8 @@ def test_the_first_row_separates_the_task_from_the_arena():
     texts, axes = texts_of(answer, draw_arena_skill)
     assert texts == ["arena: mean over tasks", "not decided"]
     assert len(axes.lines) == 1  # the line of chance
-    answer = what_it_remembers(subject, table(run(accuracy=0.9), run("elman", accuracy=0.7, state=9)))
+    own = run(accuracy=0.9, hash=config.hash)
+    answer = what_it_remembers(subject, table(own, run("elman", accuracy=0.7, state=9)))
     texts, axes = texts_of(answer, draw_arena_skill)
     assert texts == ["gru", "arena: mean over tasks"]
     front, networks, place = (line.get_ydata().tolist() for line in axes.lines[:3])

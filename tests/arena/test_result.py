@@ -8,9 +8,13 @@ from statistics import mean, stdev
 import pytest
 
 from mnemoscope.arena import Arena, ArenaTable, TrainedRun, read_arena
-from mnemoscope.arena.figure import draw_table
+from mnemoscope.arena.card_table import load_cards
+from mnemoscope.arena.figure import draw_curves, draw_table
 from mnemoscope.arena.markdown import MARKS, table_as_markdown, write_markdown
+from mnemoscope.arena.network_cards import described_run
+from mnemoscope.arena.plan import planned_again
 from mnemoscope.arena.result import DIVERGED, NOT_YET, pareto_front
+from mnemoscope.replication.means import t_reach
 
 ROOT = Path(__file__).parent.parent.parent
 ARENA = read_arena("tiny")
@@ -45,7 +49,7 @@ def test_an_arena_is_read_back_from_its_own_tables():
         ({"training": {"learning_rate": 0.1}}, "The arena determines 'learning_rate'"),
         ({"training": {"batchsize": 2}}, "Did you mean 'batch_size'"),
         ({"network": [{"name": "gru", "cell": "gru", "colour": "red"}]}, "no field 'colour'"),
-        ({"network": [{"name": "gru"}]}, "missing 2 required"),
+        ({"network": [{"name": "gru"}]}, "field 'cell' is missing; it needs name, cell, kind"),
         ({"empty": [{"networks": ["gur"], "tasks": ["parity"], "reason": "-"}]}, "Did you mean 'gru'"),
         ({"tasks": []}, "'tasks' is no entry of an arena"),
         ({"tuning": {"learning_rates": 0.01}}, r"learning_rates of \[tuning\] must be a list, but is 0.01"),
@@ -141,6 +145,65 @@ def test_networks_are_ranked_by_their_mean_skill():
     assert "Mean over all tasks, where chance is 0 and no error is 1: gru 0.750." in found.summary()
 
 
+def test_the_mean_over_tasks_has_an_interval_from_the_variances_of_the_tasks_and_decides_little():
+    arena = replace(ARENA, seeds=(1, 2, 3))
+    runs = [
+        run(name, task, seed=seed, accuracy=level + 0.01 * seed)
+        for name, level in (("gru", 0.9), ("elman", 0.88), ("deltanet", 0.5))
+        for task in ("parity", "recall")
+        for seed in arena.seeds
+    ]
+    found = table(*runs, arena=arena)
+    first, second = 0.01 / 0.5 / 3**0.5, 0.01 / 0.75 / 3**0.5  # standard errors of the skill on each task
+    freedom = (first**2 + second**2) ** 2 / (first**4 / 2 + second**4 / 2)
+    reach = t_reach(freedom) * (first**2 + second**2) ** 0.5 / 2
+    skill = ((0.92 - 0.5) / 0.5 + (0.92 - 0.25) / 0.75) / 2
+    assert found.mean_interval("gru") == pytest.approx((skill - reach, skill + reach))
+    assert found.undecided("gru") == ["elman"]
+    assert found.undecided("deltanet") == []
+    assert "The interval of gru overlaps with those of 1 other network: the best is not decided." in found.summary()
+    assert " ± " in table_as_markdown(found).replace("\N{NO-BREAK SPACE}", " ").splitlines()[4]
+    assert table(*runs[:-1], arena=arena).mean_interval("deltanet") is None  # two seeds have run one of the tasks
+    tuned = [run(task="recall", seed=0, accuracy=None, learning_rate=rate) for rate in (0.005, 0.02)]
+    part = table(*(each for each in runs if (each.network, each.task) == ("gru", "parity")), *tuned, arena=arena)
+    low, high = part.mean_interval("gru")
+    assert (low + high) / 2 == pytest.approx(part.mean_skill("gru")[0])  # an untrainable task counts 0
+    same = table(*(replace(each, accuracy=0.9) for each in runs), arena=arena)
+    assert same.mean_interval("gru") == (same.mean_skill("gru")[0],) * 2
+
+
+def test_accuracies_above_the_target_are_equal_on_a_front():
+    arena = replace(ARENA, training={**ARENA.training, "target_score": 0.99})
+    runs = run(accuracy=0.992, state=8), run("deltanet", accuracy=0.999, state=32)
+    assert table(*runs, arena=arena).front("parity") == ["gru"]
+    assert table(*runs).front("parity") == ["gru", "deltanet"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"environment": 7}, "has the environment 7, but there are 1"),
+        ({"accuracy": 7.0}, "has the accuracy 7.0"),
+        ({"task": "copy"}, "the run 0123456789 of gru on copy is not in the arena"),
+    ],
+)
+def test_a_file_that_contradicts_itself_is_refused(change, message, tmp_path):
+    wrong = replace(table(run()), runs=(replace(run(), **change),))
+    wrong.save(tmp_path / "table.json")
+    with pytest.raises(ValueError, match=message):
+        ArenaTable.load(tmp_path / "table.json")
+    without = replace(table(run()), chances={"parity": 0.5})
+    without.save(tmp_path / "without.json")
+    with pytest.raises(ValueError, match="it has no chance of the task 'recall'"):
+        ArenaTable.load(tmp_path / "without.json")
+
+
+def test_a_network_that_learned_before_the_first_evaluation_has_a_mark():
+    lines = draw_curves(table(run(curve=(1.0,)), run("elman"))).axes[0].get_lines()
+    markers = {line.get_label(): line.get_marker() for line in lines}
+    assert (markers["gru"], markers["elman"]) == (".", "None")
+
+
 def test_a_table_draws_itself():
     found = table(run(state=8), run("deltanet", state=32, accuracy=1.0))
     labels = {text.get_text() for text in found.figure("parity").axes[0].texts}
@@ -166,9 +229,17 @@ def test_a_table_is_written_between_the_marks_of_a_page(tmp_path):
     assert "| gru | 0.80 (1 of 2) | 8 | 0.90 | – |" in table_as_markdown(found, short=True)
 
 
-def test_the_page_of_the_arena_has_the_table_of_the_results():
+def test_the_page_of_the_arena_has_the_tables_of_the_results(tmp_path):
     results = ArenaTable.load(ROOT / "results" / "arena" / "memory.json")
-    assert table_as_markdown(results) in (ROOT / "docs" / "arena.md").read_text()
+    cards = load_cards(ROOT / "results" / "arena" / "memory-cards", "memory")
+    assert cards.keys() == set(results.networks)
+    for name, card in cards.items():
+        planned = planned_again(results.arena.on("cpu"), described_run([results], name))
+        assert card.provenance["run"] == f"{name}.flip-flop/{planned.config.hash}"
+    docs = (ROOT / "docs" / "arena.md").read_text()
+    made = write_markdown(tmp_path / "table.md", results, cards).read_text().strip()
+    assert made in docs
+    assert table_as_markdown(results) in made
     assert results.arena == read_arena("memory")
     filled = [cell for cell in results.cells() if len(cell.runs) == 3]
     assert len({cell.network for cell in filled}) >= 16

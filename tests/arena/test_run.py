@@ -2,14 +2,18 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 
-from mnemoscope.arena import ArenaTable, TrainedRun, add_networks, read_arena
+from mnemoscope.arena import ArenaTable, MemoryCard, TrainedRun, add_networks, read_arena
+from mnemoscope.arena.card.answers import QUESTIONS, Answer, Entry, not_applicable
+from mnemoscope.arena.card_table import SHOWN, load_cards
 from mnemoscope.arena.definition import ArenaTask, Entrant, Match, arena_names
 from mnemoscope.arena.energy import FILE, NVML, EnergyMeter, measured_joules
 from mnemoscope.arena.measurement import arena_job, run_entry
+from mnemoscope.arena.network_cards import described_run
 from mnemoscope.arena.plan import chosen_rate, matched_sizes, planned_cells, planned_runs
 from mnemoscope.arena.runner import collect_runs, run_arena
 from mnemoscope.arena.status import status_rows
@@ -301,7 +305,7 @@ def test_the_counters_of_a_gpu_are_read_from_the_library_of_its_driver():
 
 
 @pytest.fixture
-def arena_file(tmp_path, monkeypatch):
+def arena_file(tmp_path, monkeypatch, undrawn):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.toml").write_text(
         """
@@ -346,26 +350,173 @@ def test_the_command_runs_collects_and_writes_the_page(arena_file, capsys):
     assert json.loads(capsys.readouterr().out)[-1]["left"] == 0  # the results have all runs
 
 
-def test_the_command_makes_a_card_of_each_network_and_the_page_links_them(arena_file, capsys, monkeypatch):
+@pytest.fixture
+def made_cards(monkeypatch):
+    """Return the folders of the runs whose cards are made; the cards have the title of their run, and no figures."""
     made = []
 
-    class Card:
-        def __init__(self, run, arena, options):
-            made.append(run)
+    def memory_card(run, arena, options):
+        made.append(run)
+        name = run.parent.name
+        entries = {key: [Entry(each, 1 / 3) for each in SHOWN if SHOWN[each] == key] for key in QUESTIONS}
+        entries["failures"][1] = Entry("tolerated noise", 0.3, "%", 0.1, 0.9, bound="at least", note="<a remark>")
+        entries["mechanism"][1] = not_applicable("what a step does", "No layer is affine.")
+        answers = tuple(Answer(key, tuple(each)) for key, each in entries.items())
+        return MemoryCard(name, "a network", "a task", "trained", answers, (), {"arena": arena.arena.name})
 
-        def save(self, folder):
-            folder.mkdir(parents=True)
-            (folder / "card.html").write_text("a memory card")
+    monkeypatch.setattr("mnemoscope.arena.network_cards.memory_card", memory_card)
+    monkeypatch.setattr("mnemoscope.arena.card.files.page_bytes", lambda *_: b"")
+    monkeypatch.setattr("mnemoscope.arena.card.files.render_card", lambda card: card.title)
+    return made
 
-    monkeypatch.setattr("mnemoscope.arena.network_cards.memory_card", Card)
+
+def test_the_command_makes_a_card_of_each_network_and_the_page_links_them(arena_file, capsys, made_cards):
     assert main(["arena", "mine.toml", "--cards"]) == 0
-    assert made == []  # nothing was run
+    assert made_cards == []  # nothing was run
+    err = capsys.readouterr().err
+    assert "There are no runs in runs and no results in results/arena/mine.json: the table is empty." in err
+    assert "No card of gru: it has not been run." in err
     assert main(["arena", "mine.toml", "--engine", "here"]) == 0
     assert main(["arena", "mine.toml", "--cards"]) == 0
-    assert [run.parent.name for run in made] == ["gru.parity"]
-    assert RunFolder(made[0]).read_config().seed == 1  # a run of the table, not of the tuning
+    assert [run.parent.name for run in made_cards] == ["gru.parity"]
+    assert RunFolder(made_cards[0]).read_config().seed == 1  # a run of the table, not of the tuning
     assert "cards/gru/card.html" in capsys.readouterr().out
     assert 'href="cards/gru/card.html"' in (arena_file.parent / "runs/arenas/mine/page.html").read_text()
+
+
+@pytest.mark.usefixtures("arena_file")
+def test_a_network_whose_run_is_elsewhere_is_trained_again_for_its_card(capsys, made_cards):
+    assert main(["arena", "mine.toml", "--engine", "here"]) == 0
+    assert main(["arena", "mine.toml", "--collect"]) == 0
+    before = ArenaTable.load("results/arena/mine.json")
+    capsys.readouterr()
+    for _ in range(2):
+        assert main(["arena", "mine.toml", "--root", "other", "--cards", "--collect", "--page", "page.html"]) == 0
+    assert capsys.readouterr().err.count("Training gru on parity again") == 1
+    card = MemoryCard.load("cards/gru")
+    assert "Trained again" not in card.training  # it ended with the numbers of the run of the arena
+    runs = tuple(replace(run, loss=2 * run.loss) for run in before.runs)
+    replace(before, runs=runs).save("results/arena/mine.json")
+    assert main(["arena", "mine.toml", "--root", "other", "--cards", "--page", "page.html"]) == 0
+    assert "Trained again for this card on cpu" in MemoryCard.load("cards/gru").training
+    before.save("results/arena/mine.json")
+    made_cards.pop()
+    first, second = made_cards
+    assert first == second == Path("other/arenas/mine/gru.parity", before.runs[-1].hash)
+    assert RunFolder(first).read_config().learning_rate == 0.01
+    assert 'href="cards/gru/card.html"' in Path("page.html").read_text()
+    after = ArenaTable.load("results/arena/mine.json")
+    assert after.runs == before.runs
+    collected = MemoryCard.load("results/arena/mine-cards/gru.json")
+    assert collected["cost"].entries[0].value == 0.33333
+    page = Path("page.html").read_text()
+    assert "at least 30.0%</" in page
+    assert 'title="at least 30.0% (10.0% to 90.0%), &lt;a remark&gt;"' in page
+    assert main(["arena", "mine.toml", "--markdown", "table.md"]) == 0
+    rows = Path("table.md").read_text().splitlines()
+    assert "Memory cards, of one trained network each, on a task:" in rows
+    assert "| gru | 0.333 | 0.333 | 0.333 | – | 0.333 | at least 30.0% | 0.333 |" in rows
+
+
+def test_a_card_on_another_device_has_the_rate_of_the_collected_results(arena_file, capsys, made_cards):
+    """The collected results are of a GPU, which this machine does not have: its networks are trained on the CPU."""
+    assert main(["arena", "mine.toml", "--engine", "here"]) == 0
+    assert main(["arena", "mine.toml", "--collect"]) == 0
+    arena_file.write_text(arena_file.read_text().replace("steps = 2,", 'steps = 2, device = "cuda",'))
+    arena, known = read_arena("mine.toml"), ArenaTable.load("results/arena/mine.json")
+    cell = next(iter(planned_cells(arena, matched_sizes(arena))))
+    hashes = {run.config.seed: run.config.hash for run in (*cell.tuning, *cell.tables[0.01])}
+    runs = tuple(replace(run, hash=hashes[run.seed]) for run in known.runs)
+    replace(known, arena=arena, runs=runs).save("results/arena/mine.json")
+    command = ["arena", "mine.toml", "--root", "other", "--cards"]
+    if not torch.cuda.is_available():
+        assert main(command) == 2
+        assert 'device is "cuda", but torch sees no GPU here. Use device = "cpu"' in capsys.readouterr().err
+    assert main([*command, "--device", "cpu"]) == 0
+    config = RunFolder(made_cards[-1]).read_config()
+    assert (config.device, config.learning_rate, config.seed) == ("cpu", 0.01, 1)
+    page = (arena_file.parent / "other/arenas/mine/page.html").read_text()
+    assert "1 of 1 cells are filled" in page  # the page of the collected results
+    card = MemoryCard.load("other/arenas/mine/cards/gru")
+    assert f"Trained again for this card on cpu: the run {runs[-1].hash} of the arena is another" in card.training
+    assert card.provenance["run of the arena"] == runs[-1].hash
+    # a network that was run on the CPU alone does not hide the networks of the collected results
+    (arena_file.parent / "other.toml").write_text(
+        '[[network]]\nname = "other"\ncell = "elman"\nkind = "plain"\nmultiple = 2\n'
+    )
+    added = ["arena", "mine.toml", "--root", "other", "--add", "other.toml", "--device", "cpu"]
+    assert main([*added, "--networks", "other", "--engine", "here"]) == 0
+    assert main([*added, "--cards"]) == 0
+    assert [run.parent.name for run in made_cards[-2:]] == ["gru.parity", "other.parity"]
+    capsys.readouterr()
+    assert main([*added, "--cards", "--networks", "other"]) == 0
+    assert made_cards[-1].parent.name == "other.parity"
+    assert "cards/gru" not in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("arena_file")
+def test_a_network_that_diverges_has_no_card_and_the_reason_is_stated(capsys, made_cards, monkeypatch):
+    assert main(["arena", "mine.toml", "--engine", "here"]) == 0
+    assert main(["arena", "mine.toml", "--collect"]) == 0
+
+    def diverge(config, home, callbacks):
+        config.folder(home).mkdir(parents=True)
+        return {"diverged": "The loss is nan"}
+
+    monkeypatch.setattr("mnemoscope.arena.measurement.train_or_diverge", diverge)
+    known = ArenaTable.load("results/arena/mine.json")
+    capsys.readouterr()
+    assert main(["arena", "mine.toml", "--root", "other", "--cards"]) == 0
+    assert "No card of gru: it was trained again, and did not stay finite." in capsys.readouterr().err
+    runs = tuple(replace(run, accuracy=None, loss=None, steps=None, longer=(), curve=()) for run in known.runs[-1:])
+    replace(known, runs=(known.runs[0], *runs)).save("results/arena/mine.json")
+    assert main(["arena", "mine.toml", "--root", "third", "--cards"]) == 0
+    assert "No card of gru: no run of it stayed finite." in capsys.readouterr().err
+    replace(known, runs=known.runs[:1]).save("results/arena/mine.json")
+    assert main(["arena", "mine.toml", "--root", "third", "--cards"]) == 0
+    assert "No card of gru: its runs with the seeds of the table are missing." in capsys.readouterr().err
+    assert made_cards == []
+
+
+@pytest.mark.usefixtures("arena_file")
+def test_cards_that_do_not_belong_to_the_arena_are_left_out(made_cards):
+    assert main(["arena", "mine.toml", "--engine", "here"]) == 0
+    assert main(["arena", "mine.toml", "--cards"]) == 0
+    cards = Path("runs/arenas/mine/cards")
+    assert load_cards(cards, "mine").keys() == {"gru"}
+    assert load_cards(cards, "another") == {}
+    content = json.loads((cards / "gru" / "card.json").read_text())
+    content["answers"][2]["entries"] = []
+    (cards / "gru" / "card.json").write_text(json.dumps(content))
+    with pytest.warns(UserWarning, match="A memory card is left out: .*The answer has no entry 'memory capacity'"):
+        assert load_cards(cards, "mine") == {}
+    (cards / "gru" / "card.json").write_text("{}")
+    with pytest.warns(UserWarning, match="A memory card is left out: .*card.json does not hold what was expected"):
+        assert load_cards(cards, "mine") == {}
+
+
+def test_the_cards_of_an_arena_are_on_the_task_that_it_names():
+    assert read_arena("memory").cards == "flip-flop"
+    arena = TINY.part()
+    table = ArenaTable(
+        replace(arena, cards="recall"),
+        tuple(
+            TrainedRun("gru", task, seed, 0.01, 14, 100, 14, f"{task}{seed}", 0, accuracy)
+            for task in ("parity", "recall")
+            for seed, accuracy in ((1, None), (2, 0.5))
+        ),
+        {"parity": 0.5, "recall": 0.1},
+        (),
+    )
+    assert described_run([table], "gru").hash == "recall2"  # the first whose numbers are finite
+    assert described_run([replace(table, arena=arena)], "gru").hash == "parity2"
+    parity = replace(table, runs=tuple(run for run in table.runs if run.task == "parity"))
+    assert described_run([parity, table], "gru").hash == "recall2"  # the task decides before the table
+    assert described_run([parity], "gru").hash == "parity2"
+    assert described_run([table], "elman") is None
+    assert arena.part(tasks=["parity"]).cards == ""
+    with pytest.raises(ValueError, match="cards: The arena has no task 'copy'"):
+        replace(arena, cards="copy")
 
 
 def test_a_part_of_an_arena_hides_and_drops_nothing(arena_file, capsys):
@@ -391,6 +542,9 @@ def test_a_part_of_an_arena_hides_and_drops_nothing(arena_file, capsys):
         (["nowhere.toml"], "There is no file nowhere.toml."),
         (["mine.toml", "--networks", "gur"], "The arena has no network 'gur'. Did you mean 'gru'?"),
         (["mine.toml", "--status", "--tasks", "parity"], "--networks and --tasks choose what to run"),
+        (["mine.toml", "--cards", "--tasks", "parity"], "--networks and --tasks choose what to run"),
+        (["mine.toml", "--cards", "--networks", "gur"], "The arena has no network 'gur'. Did you mean 'gru'?"),
+        (["mine.toml", "--cards", "--minutes", "1"], "--cards makes one card after the other in this process."),
         (["mine.toml", "--engine", "here", "--processes", "3"], "--processes and --share-gpu are for the engine local"),
     ],
 )

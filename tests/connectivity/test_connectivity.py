@@ -27,6 +27,7 @@ from mnemoscope.connectivity import (
     orthogonal,
     skew_exponential,
 )
+from mnemoscope.connectivity.connectivity import formed_once
 from mnemoscope.networks import eurnn, exprnn, irnn, matched_size, nnrnn, normal_rnn, ornn, rnn
 from mnemoscope.networks.matrix import matrix_rnn
 from tests.slow import representatives, slow
@@ -575,3 +576,23 @@ def test_every_named_model_runs_and_learns_every_parameter(name):
     outputs.square().sum().backward()
     for part, parameter in model.named_parameters():
         assert parameter.grad is not None or not parameter.requires_grad, part
+
+
+def test_a_matrix_is_formed_once_while_steps_are_timed(monkeypatch):
+    cell, formed = exprnn(3, 8).double(), []
+    form = type(cell.connectivity).forward
+    monkeypatch.setattr(type(cell.connectivity), "forward", lambda self: formed.append(0) or form(self))
+    x, h = torch.randn(2, 3).double(), torch.randn(2, 8).double()
+    wanted = cell.step(x, h)[0]
+    with formed_once(cell):
+        for _ in range(3):
+            torch.testing.assert_close(cell.step(x, h)[0], wanted, rtol=0, atol=0)
+        assert not cell.connectivity().requires_grad
+        with formed_once(cell):
+            cell.step(x, h)
+        assert not cell.connectivity().requires_grad  # the outer context lasts
+    assert len(formed) == 2  # once before, once inside
+    assert cell.connectivity().requires_grad
+    with pytest.raises(ZeroDivisionError), formed_once(cell):
+        cell.step(x, h)[0] / (1 // 0)
+    assert "forward" not in vars(cell.connectivity)

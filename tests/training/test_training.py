@@ -799,6 +799,9 @@ def test_loading_a_missing_run_is_refused(tmp_path):
         run(CONFIG, tmp_path, callbacks=[stop_at(15, Crash)])
     with pytest.raises(FileNotFoundError, match=r"is not finished: .*resume=True"):
         load_model(CONFIG.folder(tmp_path))
+    (CONFIG.folder(tmp_path) / "result.json").write_text("{}")
+    with pytest.raises(FileNotFoundError, match=r"has ended, but its model\.safetensors is not there"):
+        load_model(CONFIG.folder(tmp_path))
 
 
 # The curriculum.

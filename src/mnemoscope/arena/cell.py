@@ -105,6 +105,13 @@ class ArenaCell:
         return (self.accuracy - self.chance) / (1 - self.chance)
 
     @property
+    def skills(self) -> list[float]:
+        """Skill of each seed; empty where `skill` is None."""
+        if self.chance is None or self.chance == 1:
+            return []
+        return [(value - self.chance) / (1 - self.chance) for value in self.accuracies]
+
+    @property
     def diverged(self) -> int:
         """Number of runs that did not stay finite."""
         return sum(run.accuracy is None for run in self.runs)

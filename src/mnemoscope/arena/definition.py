@@ -4,6 +4,7 @@ The file of an arena is TOML:
 
     name = "mine"
     seeds = [1, 2, 3]                       # of the table
+    cards = "parity"                        # task of the runs that memory cards describe; the first by default
 
     [match]
     parameters = 100_000                    # or: state = 4_096
@@ -35,7 +36,7 @@ The file of an arena is TOML:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, TypedDict, TypeVar, cast, get_type_hints
 
@@ -145,6 +146,8 @@ class Arena:
     training: dict[str, Any] = field(default_factory=dict)
     """Settings of all runs; those of a task come before them."""
     empty: tuple[EmptyCells, ...] = ()
+    cards: str = ""
+    """Task of the runs that the memory cards describe; "" for the first task."""
 
     def __post_init__(self) -> None:
         for what, names in (("networks", _names(self.networks)), ("tasks", _names(self.tasks)), ("seeds", self.seeds)):
@@ -163,6 +166,11 @@ class Arena:
         for cells in self.empty:
             _check_names("network", cells.networks, _names(self.networks))
             _check_names("task", cells.tasks, _names(self.tasks))
+        if self.cards:
+            try:
+                _check_names("task", [self.cards], _names(self.tasks))
+            except ValueError as error:
+                raise ValueError(f"cards: {error}") from None
 
     def network(self, name: str) -> Entrant:
         """Return the network of this name."""
@@ -195,6 +203,7 @@ class Arena:
             networks=tuple(map(self.network, networks)),
             tasks=tuple(map(self.task, tasks)),
             empty=tuple(cells for cells in empty if cells.networks and cells.tasks),
+            cards=self.cards if self.cards in tasks else "",
         )
 
     def on(self, device: str) -> Arena:
@@ -224,11 +233,13 @@ class Arena:
             tuple(_read_part(ArenaTask, table) for table in tables["task"]),
             dict(tables.get("training", {})),
             tuple(_read_part(EmptyCells, table) for table in tables.get("empty", [])),
+            tables.get("cards", ""),
         )
 
 
 class _OptionalTables(TypedDict, total=False):
     title: str
+    cards: str
     training: dict[str, Any]
     empty: list[dict[str, Any]]
 
@@ -288,12 +299,16 @@ def arena_names() -> list[str]:
 def _read_part(kind: type[Part], table: Mapping[str, Any]) -> Part:
     """Return a part of an arena; lists become tuples. An unknown or missing field is an error that names the part."""
     known = [each.name for each in fields(cast("Any", kind))]
-    where = f"[{kind.__name__.lower().removeprefix('arena')}] {table.get('name', '')}".strip()
+    written = "network" if kind is Entrant else kind.__name__.lower().removeprefix("arena")
+    where = f"[{written}] {table.get('name', '')}".strip()
     for name in table:
         if name not in known:
             raise ValueError(
                 f"{where}: there is no field {name!r}.{did_you_mean(name, known)} There are {', '.join(known)}."
             )
+    needed = [each.name for each in fields(cast("Any", kind)) if each.default is each.default_factory is MISSING]
+    if missing := [name for name in needed if name not in table]:
+        raise ValueError(f"{where}: the field {missing[0]!r} is missing; it needs {', '.join(needed)}.")
     hints = get_type_hints(kind)
     for name, value in table.items():
         schema: Any = _IN_FILES.get(hints[name], hints[name])

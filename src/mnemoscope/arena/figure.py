@@ -99,7 +99,8 @@ def draw_curves(table: ArenaTable) -> Figure:
             longest = max(map(len, curves))
             levels = [mean(curve[min(n, len(curve) - 1)] for curve in curves) for n in range(longest)]
             steps = table.evaluated_steps(task)[:longest]
-            axes.plot(steps, levels, linewidth=1.2, label=network, **styles[network])
+            marker = "." if longest == 1 else None  # a line of one point would not be seen
+            axes.plot(steps, levels, linewidth=1.2, marker=marker, label=network, **styles[network])
         if (chance := table.chances.get(task)) is not None:
             axes.axhline(chance, color=COLOUR["muted"], linewidth=1, linestyle=(0, (1, 2)))
         axes.set(xlabel="optimiser steps", ylabel="accuracy", ylim=(-0.02, 1.05))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
+from mnemoscope.arena.card.result import MemoryCard
+from mnemoscope.arena.card_table import cards_as_markdown
 from mnemoscope.arena.cell import CONFIDENCE, ArenaCell
 from mnemoscope.arena.result import ArenaTable
 from mnemoscope.base.files import write_marked
@@ -13,9 +16,12 @@ MARKS = ("<!-- arena -->", "<!-- end of arena -->")
 """Marks around the table in a file that may have other content too."""
 
 
-def write_markdown(path: str | Path, table: ArenaTable) -> Path:
-    """Write the table as Markdown into a new file, or between the marks of an existing one, and return the path."""
-    return write_marked(path, MARKS, table_as_markdown(table))
+def write_markdown(path: str | Path, table: ArenaTable, cards: Mapping[str, MemoryCard] | None = None) -> Path:
+    """Write the table as Markdown into a new file, or between the marks of an existing one, and return the path.
+
+    Memory cards of the networks become a second table.
+    """
+    return write_marked(path, MARKS, "\n\n".join([table_as_markdown(table), *_cards(table, cards or {})]))
 
 
 def table_as_markdown(table: ArenaTable, short: bool = False) -> str:
@@ -28,7 +34,8 @@ def table_as_markdown(table: ArenaTable, short: bool = False) -> str:
     for name in table.ranking():
         (skill, number), state = table.mean_skill(name), table.mean_state(name)
         part = f" ({number} of {len(table.tasks)})" if number < len(table.tasks) else ""
-        shown = "" if skill is None else f"{skill:.2f}{part}" if short else f"{skill:.3f}{part}"
+        reach = "" if short else _plus_minus(table.mean_reach(name))
+        shown = "" if skill is None else f"{skill:.2f}{part}" if short else f"{skill:.3f}{reach}{part}"
         accuracies = (_accuracy(table.cell(name, task), short) for task in table.tasks)
         lines.append([name, shown, "" if state is None else f"{state:,.0f}", *accuracies])
     chances = (f"{chance:.2f}" if (chance := table.chances.get(task)) is not None else "" for task in table.tasks)
@@ -42,9 +49,22 @@ def table_as_markdown(table: ArenaTable, short: bool = False) -> str:
         return "\n\n".join([table.summary(), text, *listed])
     legend = (
         f"Accuracy, mean over seeds, ± half the width of its {CONFIDENCE}. Mean: over the tasks, on a scale on which "
-        f"chance is 0 and no error is 1. State: numbers in the state, mean over the tasks."
+        f"chance is 0 and no error is 1, with an interval from the variances of all tasks. State: numbers in the "
+        f"state, mean over the tasks."
     )
     return "\n\n".join([table.summary(), text, legend, *listed])
+
+
+def _cards(table: ArenaTable, cards: Mapping[str, MemoryCard]) -> list[str]:
+    """Return the table of the memory cards, in the order of the ranking, with a sentence; nothing without cards."""
+    ranked = {name: cards[name] for name in table.ranking() if name in cards}
+    tasks = {card.task: None for card in ranked.values()}
+    lead = f"Memory cards, of one trained network each, on {' and '.join(tasks)}:"
+    legend = (
+        "The cards have the intervals. What a step does: share of the steps, last affine layer. Time of one step: a "
+        "single sequence on the machine of the card."
+    )
+    return [lead, cards_as_markdown(ranked), legend] if ranked else []
 
 
 def _accuracy(cell: ArenaCell, short: bool) -> str:
@@ -52,4 +72,8 @@ def _accuracy(cell: ArenaCell, short: bool) -> str:
         return "–"
     if short:
         return f"{cell.accuracy:.2f}"
-    return f"{cell.accuracy:.3f}" + ("" if cell.reach is None else f"{SPACE}±{SPACE}{cell.reach:.3f}")
+    return f"{cell.accuracy:.3f}{_plus_minus(cell.reach)}"
+
+
+def _plus_minus(reach: float | None) -> str:
+    return "" if reach is None else f"{SPACE}±{SPACE}{reach:.3f}"

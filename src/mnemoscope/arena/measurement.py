@@ -11,6 +11,7 @@ from mnemoscope.arena.cell import TrainedRun
 from mnemoscope.arena.energy import EnergyMeter, gpu_counters, measured_joules
 from mnemoscope.arena.plan import PlannedCell, PlannedRun, chosen_rate, sequence_length
 from mnemoscope.base.reading import read_json
+from mnemoscope.base.rounding import shortened
 from mnemoscope.config.run_config import ENDLESS_EVALUATION, RunConfig
 from mnemoscope.engines import Job
 from mnemoscope.engines.job_states import FAILED, START_SECONDS
@@ -149,12 +150,12 @@ def read_entry(
         config.seed,
         *sizes,
         environment=0,
-        accuracy=_rounded(result.get("accuracy")),
-        loss=_rounded(result.get("loss")),
+        accuracy=shortened(result.get("accuracy")),
+        loss=shortened(result.get("loss")),
         steps=result.get("steps"),
         seconds=result.get("seconds"),
-        joules=_rounded(result.get("joules")),
-        longer=tuple(_rounded(value) or 0.0 for value in result.get("longer", ())),
+        joules=shortened(result.get("joules")),
+        longer=tuple(value or 0.0 for value in shortened(result.get("longer", ()))),
         curve=tuple(round(value, 3) for value in result.get("curve", ())) if with_curve else (),
     )
     return run, RunFolder(folder).read_environment()
@@ -167,8 +168,3 @@ def _accuracies(run: RunFolder, spans: Sequence[int], config: RunConfig) -> list
     batches = config.evaluate_batches or ENDLESS_EVALUATION
     scores = evaluate_tasks(model, tasks, sequences=config.batch_size, batches=batches, seed=config.seed)
     return [scores[span]["accuracy"] for span in spans]
-
-
-def _rounded(value: float | None) -> float | None:
-    """Return a number with five significant digits, to keep the files of results short."""
-    return None if value is None else float(f"{value:.5g}")

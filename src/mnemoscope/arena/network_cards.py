@@ -2,38 +2,113 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from mnemoscope.arena.card.build import memory_card
+from mnemoscope.arena.card.result import MemoryCard
 from mnemoscope.arena.cell import TrainedRun
-from mnemoscope.arena.measurement import SUBFOLDER
+from mnemoscope.arena.definition import Arena
+from mnemoscope.arena.measurement import SUBFOLDER, read_entry, run_entry
 from mnemoscope.arena.page import CARDS
+from mnemoscope.arena.plan import planned_again
 from mnemoscope.arena.result import ArenaTable
+from mnemoscope.arena.runner import ACTIVITY
+from mnemoscope.base.files import lock_folder
 from mnemoscope.inspection.options import DEFAULT_OPTIONS, InspectionOptions
+from mnemoscope.training.run_folder import RunFolder
+from mnemoscope.training.trial import TRIAL, trained_to_the_end
 
 
 def write_cards(
-    table: ArenaTable, root: str | Path, folder: str | Path, options: InspectionOptions = DEFAULT_OPTIONS
-) -> Iterator[Path]:
-    """Make the card of each network that has a run in `root`, and yield its folder, `<folder>/cards/<network>`.
+    tables: Sequence[ArenaTable],
+    placed_in: ArenaTable,
+    networks: Sequence[str],
+    root: str | Path,
+    folder: str | Path,
+    *,
+    options: InspectionOptions = DEFAULT_OPTIONS,
+    report: Callable[[str], None] = print,
+) -> Iterator[tuple[str, MemoryCard]]:
+    """Make the card of each network that has a finite run in a table, and yield it with the network's name.
 
-    A card describes one trained network: that of the first seed on the first task of the arena whose run stayed finite
-    and is in `root`. Networks that have run the same tasks thus have cards on the same task, which can be compared.
+    A card describes one trained network: that of the table's first seed on the task that the arena names for its cards,
+    or else on the first task that the network has run. A run whose folder is not in `root` is trained again, with the
+    learning rate of the table.
+
+    Args:
+        tables: finished runs of the arena on the device that missing networks are trained on, and then on others.
+        placed_in: table in which the cards place the networks.
+        networks: which cards to make.
+        root: folder of all runs.
+        folder: folder of the page; the card of a network is in `<folder>/cards/<network>`.
+        options: how the networks are inspected.
+        report: called with a sentence before a network is trained again, and for each network without a card.
+
     """
-    for network in table.networks:
-        place = next((found for run in _runs(table, network) if (found := _folder(table, run, root)).is_dir()), None)
-        if place is not None:
-            target = Path(folder, CARDS, network)
-            memory_card(place, arena=table, options=options).save(target)
-            yield target
+    arena = tables[0].arena
+    home = Path(root, SUBFOLDER, arena.name)
+    for network in networks:
+        described = described_run(tables, network)
+        if described is None:
+            report(f"No card of {network}: {_why_none(tables, network)}.")
+            continue
+        place = _trained(arena, described, home, report)
+        if not trained_to_the_end(place):
+            report(f"No card of {network}: it was trained again, and did not stay finite.")
+            continue
+        card = memory_card(place, arena=placed_in, options=options)
+        if not _is(described, place, home):
+            card = _of_another_training(card, described, planned_again(arena, described).config.device)
+        card.save(Path(folder, CARDS, network))
+        yield network, card
 
 
-def _runs(table: ArenaTable, network: str) -> Iterator[TrainedRun]:
-    """Yield the runs of a network that stayed finite, in the order of the arena's tasks and seeds."""
-    for task in table.tasks:
-        yield from (run for run in table.cell(network, task).runs if run.accuracy is not None)
+def described_run(tables: Sequence[ArenaTable], network: str) -> TrainedRun | None:
+    """Return the run that the card of a network describes; None if no run of the network stayed finite.
+
+    The task of the cards comes first, and then the order of the tables.
+    """
+    tasks = sorted(tables[0].tasks, key=lambda task: task != tables[0].arena.cards)
+    runs = (run for task in tasks for table in tables for run in table.cell(network, task).runs)
+    return next((run for run in runs if run.accuracy is not None), None)
 
 
-def _folder(table: ArenaTable, run: TrainedRun, root: str | Path) -> Path:
-    return Path(root, SUBFOLDER, table.arena.name, f"{run.network}.{run.task}", run.hash)
+def _why_none(tables: Sequence[ArenaTable], network: str) -> str:
+    runs = [run for table in tables for run in table.runs if run.network == network]
+    if not runs:
+        return "it has not been run"
+    reported = any(table.cell(network, task).runs for table in tables for task in table.tasks)
+    diverged = reported or all(run.accuracy is None for run in runs)  # or else only the tuning has ended
+    return "no run of it stayed finite" if diverged else "its runs with the seeds of the table are missing"
+
+
+def _trained(arena: Arena, run: TrainedRun, home: Path, report: Callable[[str], None]) -> Path:
+    """Return the folder of a run, which is trained again if it is not there."""
+    finished = home / f"{run.network}.{run.task}" / run.hash
+    if (finished / TRIAL).exists():
+        return finished
+    planned = planned_again(arena, run)
+    folder = planned.config.folder(home)
+    with lock_folder(home, ACTIVITY):
+        if not (folder / TRIAL).exists():
+            report(f"Training {run.network} on {run.task} again: the folder of its run is not in {home}.")
+        run_entry(asdict(planned.config), planned.task.longer, home)
+    return folder
+
+
+def _is(run: TrainedRun, folder: Path, home: Path) -> bool:
+    """Whether a folder holds the run itself, or a repetition that ended with the same numbers."""
+    config = RunFolder(folder).read_config()
+    entry = read_entry(run.network, run.task, config, home)
+    ended = None if entry is None else (folder.name, entry[0].steps, entry[0].accuracy, entry[0].loss)
+    return ended == (run.hash, run.steps, run.accuracy, run.loss)
+
+
+def _of_another_training(card: MemoryCard, run: TrainedRun, device: str) -> MemoryCard:
+    """Return the card with the remark that it does not describe the arena's own run."""
+    remark = f"Trained again for this card on {device}: the run {run.hash} of the arena is another training."
+    return replace(
+        card, training=f"{card.training} {remark}", provenance={**card.provenance, "run of the arena": run.hash}
+    )

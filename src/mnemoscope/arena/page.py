@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
+from mnemoscope.arena.card_table import SHOWN, load_cards, short_text, shown_entries
 from mnemoscope.arena.cell import CONFIDENCE, ArenaCell
 from mnemoscope.arena.figure import draw_curves, draw_front, draw_fronts
 from mnemoscope.arena.measurement import SUBFOLDER
@@ -44,7 +45,8 @@ def write_arena_page(path: str | Path, table: ArenaTable, root: str | Path | Non
         _front_section(table),
         _fronts_section(table),
         _curves_section(table),
-        _networks_section(table, path.parent),
+        _networks_section(table),
+        _cards_section(table, path.parent),
         _method_section(table),
         citation_section(_cites(table)),
         provenance_section(command, _environments(table)),
@@ -65,7 +67,9 @@ def _table_section(table: ArenaTable, folder: Path) -> Section:
     rows = []
     for name in table.ranking():
         (skill, number), state = table.mean_skill(name), table.mean_state(name)
-        part = f"{number} of {len(table.tasks)}" if number < len(table.tasks) else ""
+        reach = table.mean_reach(name)
+        spread = "" if reach is None else f"± {reach:.3f}"
+        part = f"{number} of {len(table.tasks)}" if number < len(table.tasks) else spread
         card = card_address(folder, name)
         rows.append(
             [
@@ -111,8 +115,8 @@ def _cells_section(table: ArenaTable, folder: Path, root: str | Path | None) -> 
         Column("parameters", True, "Trainable numbers, with embedding and readout."),
         Column("state", True, "Numbers in the state at the end of a training sequence."),
         Column("rate", True, "Learning rate that the tuning chose."),
-        Column("seconds", True, "Training time of a run."),
-        Column("joules", True, "Energy of a run, its share of what the GPU reports."),
+        Column("seconds", True, "Training time of a run, which is longer if several share a GPU."),
+        Column("joules", True, "Energy of a run, its share of what the GPU reports for all that run on it."),
         Column("runs"),
         Column("remarks"),
     ]
@@ -153,7 +157,7 @@ def _front_section(table: ArenaTable) -> Section:
     alt = "Mean accuracy above chance against the numbers in the state."
     lead = (
         "Mean over the tasks, on a scale on which chance is 0 and no error is 1. A network is on the front if none has "
-        "a state that is no larger and does as well."
+        "a state that is no larger and does as well; differences within the intervals of the table are not decided."
     )
     markup = figure_markup(draw_front(table), "front", alt=alt, caption=caption)
     return Section("Accuracy against state size", lead, markup)
@@ -166,7 +170,9 @@ def _fronts_section(table: ArenaTable) -> Section:
     )
     alt = "Accuracy against the numbers in the state, one panel for each task."
     markup = figure_markup(draw_fronts(table), "fronts", alt=alt, caption=caption)
-    return Section("Fronts by task", "The same for every task, as accuracy.", markup)
+    target = table.arena.training.get("target_score")
+    equal = f" Accuracies from {target:g} on, at which trainings stop, count as equal." if target else ""
+    return Section("Fronts by task", f"The same for every task, as accuracy.{equal}", markup)
 
 
 def _curves_section(table: ArenaTable) -> Section:
@@ -178,25 +184,38 @@ def _curves_section(table: ArenaTable) -> Section:
     return Section("Learning curves", lead, figure_markup(draw_curves(table), "curves", alt=alt))
 
 
-def _networks_section(table: ArenaTable, folder: Path) -> Section:
-    columns = [Column("network"), Column("kind"), Column("cell"), Column("options"), Column("memory card")]
+def _networks_section(table: ArenaTable) -> Section:
+    columns = [Column("network"), Column("kind"), Column("cell"), Column("options")]
     rows = []
     for each in table.arena.networks:
-        card = card_address(folder, each.name)
-        rows.append(
-            [
-                Cell(each.name),
-                Cell(each.kind),
-                Cell(each.cell),
-                Cell(", ".join(f"{name} {value}" for name, value in each.cell_options.items()) or EMPTY, words=True),
-                Cell(EMPTY, links=(("card", card),) if card else ()),
-            ]
-        )
-    lead = (
-        f"A memory card describes what a network holds, for how long, and what erases it. The "
-        f"command mnemoscope arena {table.arena.name} --cards makes them from the folders of the runs."
-    )
+        options = ", ".join(f"{name} {value}" for name, value in each.cell_options.items())
+        rows.append([Cell(each.name), Cell(each.kind), Cell(each.cell), Cell(options or EMPTY, words=True)])
+    lead = "What each network is built from."
     return Section("Networks", lead, sortable_table_markup("networks", "Networks", columns, rows, ["kind"]))
+
+
+def _cards_section(table: ArenaTable, folder: Path) -> Section:
+    """Return the table of the memory cards next to the page, or how to make them."""
+    found = load_cards(folder / CARDS, table.arena.name)
+    ranked = {name: found[name] for name in table.ranking() if name in found}
+    if not ranked:
+        lead = (
+            f"A memory card describes what a network holds, for how long, and what erases it. The command "
+            f"mnemoscope arena {table.arena.name} --cards makes them."
+        )
+        return Section("Memory cards", lead, "")
+    tasks = " and ".join(dict.fromkeys(card.task for card in ranked.values()))
+    lead = (
+        f"One trained network each, on {tasks}. A name leads to the whole card, with the intervals and the other "
+        f"entries. What a step does is that of the last affine layer. Times are those of the machine on which the card "
+        f"was made."
+    )
+    columns = [Column("network"), *(Column(name, name != "what a step does") for name in SHOWN)]
+    rows = []
+    for name, card in ranked.items():
+        entries = [Cell(short_text(each), each.value, title=each.text(), words=True) for each in shown_entries(card)]
+        rows.append([Cell(name, links=((name, card_address(folder, name)),)), *entries])
+    return Section("Memory cards", lead, sortable_table_markup("cards", "Memory cards", columns, rows))
 
 
 def _method_section(table: ArenaTable) -> Section:
@@ -204,7 +223,8 @@ def _method_section(table: ArenaTable) -> Section:
     shared = ", ".join(f"{name} {value}" for name, value in arena.training.items()) or "the defaults of a run"
     texts = [
         f"Size: each network has about {arena.match.target:,} {arena.match.quantity} on each task, within "
-        f"{arena.match.tolerance:.0%}. The hidden size that comes closest is used.",
+        f"{arena.match.tolerance:.0%}. Of the hidden sizes that are multiples of a number, 8 unless the arena states "
+        f"another one, that which comes closest is used{_reached(table)}.",
         f"Tuning budget: every network is trained on every task once with each of the learning rates "
         f"{', '.join(rates)}, with seed {arena.tuning.seed}. The rate with the highest accuracy is used for the seeds "
         f"{', '.join(map(str, arena.seeds))} of the table. Nothing else is tuned.",
@@ -226,6 +246,12 @@ def _method_section(table: ArenaTable) -> Section:
     ]
     markup = "".join(f"<p>{escape(text)}</p>" for text in texts) + table_markup("Tasks", headings, rows)
     return Section("How it was measured", "The same rules for all networks.", markup)
+
+
+def _reached(table: ArenaTable) -> str:
+    """Return the smallest and largest number of parameters of the runs; "" without any."""
+    sizes = [run.parameters for run in table.runs]
+    return f": the networks have {min(sizes):,} to {max(sizes):,} parameters" if sizes else ""
 
 
 def card_address(folder: Path, network: str) -> str:

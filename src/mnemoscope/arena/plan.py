@@ -85,6 +85,12 @@ def planned_runs(
             yield from map(with_result, cell.tables[rate])
 
 
+def planned_again(arena: Arena, run: TrainedRun) -> PlannedRun:
+    """Return a run of the arena's table with the training settings that the arena has now, such as its device."""
+    network, task = arena.network(run.network), arena.task(run.task)
+    return _planned(arena, network, task, run.hidden_size, run.learning_rate, run.seed)
+
+
 def chosen_rate(runs: Iterable[TrainedRun], target: float | None = None) -> float | None:
     """Return the learning rate of the tuning run with the highest accuracy; None if none stayed finite.
 
@@ -132,11 +138,11 @@ def _matched_size(arena: Arena, network: Entrant, task: ArenaTask, start: int | 
     match, rate = arena.match, arena.tuning.learning_rates[0]
     config = _planned(arena, network, task, network.multiple, rate, arena.tuning.seed).config
     built = build_task(config)
-    length = sequence_length(built)
+    length = None if match.state is None else sequence_length(built)
 
     def count(size: int) -> int:
         model = build_model(replace(config, hidden_size=size), built)
-        return count_parameters(model) if match.state is None else count_state(model.cell, length)
+        return count_parameters(model) if length is None else count_state(model.cell, length)
 
     size = find_size(count, match.target, network.multiple, start)
     reached = count(size)

@@ -6,8 +6,9 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
+from math import sqrt
 from pathlib import Path
-from statistics import mean
+from statistics import mean, stdev
 from typing import Any, ClassVar, TypedDict, get_type_hints
 
 from mnemoscope.arena.cell import ArenaCell, TrainedRun, mean_of_known
@@ -18,6 +19,7 @@ from mnemoscope.base.reading import read_json
 from mnemoscope.base.schema import checked
 from mnemoscope.config.run_config import RunConfig
 from mnemoscope.lenses.result import Result
+from mnemoscope.replication.means import FEWEST, t_reach
 
 NOT_YET = "not run yet"
 DIVERGED = "did not stay finite with any learning rate of the tuning, and counts at chance in the mean"
@@ -101,6 +103,33 @@ class ArenaTable(Result):
         skills = [skill for task in self.tasks if (skill := self.cell(network, task).skill) is not None]
         return (mean(skills) if skills else None), len(skills)
 
+    def mean_interval(self, network: str) -> tuple[float, float] | None:
+        """Return the 95% interval of the mean skill; None if a task has fewer than three seeds."""
+        skill, reach = self.mean_skill(network)[0], self.mean_reach(network)
+        return None if skill is None or reach is None else (skill - reach, skill + reach)
+
+    def mean_reach(self, network: str) -> float | None:
+        """Return half the width of the interval of the mean skill; None if a task has fewer than three seeds.
+
+        The networks of different tasks are trained independently, so that the variances of their means add up; the
+        degrees of freedom are those of Welch and Satterthwaite. A task without a trainable network counts as certain.
+        """
+        cells = [cell for task in self.tasks if (cell := self.cell(network, task)).skill is not None]
+        trained = [cell for cell in cells if not cell.untrainable]
+        if not cells or any(len(cell.runs) < FEWEST for cell in trained):
+            return None
+        errors = [stdev(cell.skills) ** 2 / len(cell.skills) for cell in trained]
+        if not (total := sum(errors)):
+            return 0.0
+        freedom = total**2 / sum(error**2 / (len(cell.skills) - 1) for error, cell in zip(errors, trained, strict=True))
+        return t_reach(freedom) * sqrt(total) / len(cells)
+
+    def undecided(self, network: str) -> list[str]:
+        """Return the networks whose mean skill may be the higher or the lower one: the two intervals overlap."""
+        own = self.mean_interval(network)
+        others = {name: self.mean_interval(name) for name in self.ranking() if name != network}
+        return [name for name, other in others.items() if own and other and own[0] <= other[1] and other[0] <= own[1]]
+
     def mean_state(self, network: str) -> float | None:
         """Return the mean number of numbers in the state over the tasks that a network has run."""
         return mean_of_known(self.cell(network, task).state for task in self.tasks)
@@ -115,18 +144,22 @@ class ArenaTable(Result):
         """Return the Pareto front of a task, or of the mean over all tasks, from the smallest state to the largest.
 
         A network is on the front if none other has a state that is no larger and an accuracy that is no lower, one of
-        the two being better.
+        the two being better. On a task, accuracies above the target, at which trainings stop, count as equal to it.
         """
         return pareto_front(self.points(task))
 
     def points(self, task: str | None = None) -> dict[str, tuple[float, float]]:
-        """Return state size and accuracy of each network on a task, or mean state size and mean skill over all."""
+        """Return state size and accuracy of each network on a task, or mean state size and mean skill over all.
+
+        An accuracy on a task is at most the target, at which a training stops: the rest is chance.
+        """
+        target = self.arena.training.get("target_score") or 1.0
         found: dict[str, tuple[float | None, float | None]] = {}
         most = max(self.mean_skill(name)[1] for name in self.networks)
         for name in self.networks:
             if task is not None:
                 cell = self.cell(name, task)
-                found[name] = cell.state, cell.accuracy
+                found[name] = cell.state, None if cell.accuracy is None else min(cell.accuracy, target)
             elif self.mean_skill(name)[1] == most:  # means over different tasks cannot be compared
                 found[name] = self.mean_state(name), self.mean_skill(name)[0]
         return {name: (x, y) for name, (x, y) in found.items() if x is not None and y is not None}
@@ -150,16 +183,22 @@ class ArenaTable(Result):
         ]
         skills = {name: self.mean_skill(name) for name in self.ranking()}
         tasks = max(number for _, number in skills.values())
-        best = [
-            f"{name} {skill:.3f}" for name, (skill, number) in skills.items() if number == tasks and skill is not None
-        ]
+        best = {name: skill for name, (skill, number) in skills.items() if number == tasks and skill is not None}
         if best:
             which = "all tasks" if tasks == len(self.tasks) else f"{tasks} of {len(self.tasks)} tasks"
-            texts.append(f"Mean over {which}, where chance is 0 and no error is 1: {', '.join(best[:3])}.")
+            first = ", ".join(self._with_reach(name, skill) for name, skill in [*best.items()][:3])
+            texts.append(f"Mean over {which}, where chance is 0 and no error is 1: {first}.")
+            if number := len(self.undecided(name := next(iter(best)))):
+                others = pluralise(number, "other network")
+                texts.append(f"The interval of {name} overlaps with those of {others}: the best is not decided.")
         unstable = [f"{cell.network} on {cell.task}" for cell in cells if cell.diverged or cell.untrainable]
         if unstable:
             texts.append(f"Runs that did not stay finite count at chance: {', '.join(unstable)}.")
         return " ".join(texts)
+
+    def _with_reach(self, name: str, skill: float) -> str:
+        reach = self.mean_reach(name)
+        return f"{name} {skill:.3f}" + ("" if reach is None else f" ± {reach:.3f}")
 
     def rows(self) -> list[dict[str, Any]]:
         """Return one row of plain values per cell, for a data frame or CSV."""
@@ -216,7 +255,24 @@ class ArenaTable(Result):
             raise ValueError(f"{path} is not {cls.noun} as this version of mnemoscope saves it: {error}.") from error
         rows = (dict(zip(names, row, strict=True)) for row in zip(*(columns[name] for name in names), strict=True))
         runs = tuple(TrainedRun(**_with_tuples(row)) for row in rows)
-        return cls(arena, runs, content["chances"], tuple(content["environments"]))
+        table = cls(arena, runs, content["chances"], tuple(content["environments"]))
+        if wrong := table._contradiction():
+            raise ValueError(f"{path} is not {cls.noun} that mnemoscope saved: {wrong}.")
+        return table
+
+    def _contradiction(self) -> str:
+        """Return what a file states that cannot be; "" if nothing."""
+        if missing := [task for task in self.tasks if task not in self.chances]:
+            return f"it has no chance of the task {missing[0]!r}"
+        for run in self.runs:
+            name = f"the run {run.hash} of {run.network} on {run.task}"
+            if run.network not in self.networks or run.task not in self.tasks:
+                return f"{name} is not in the arena"
+            if not 0 <= run.environment < len(self.environments):
+                return f"{name} has the environment {run.environment}, but there are {len(self.environments)}"
+            if run.accuracy is not None and not 0 <= run.accuracy <= 1:
+                return f"{name} has the accuracy {run.accuracy}"
+        return ""
 
 
 def _with_fewer(cells: Sequence[ArenaCell]) -> str:

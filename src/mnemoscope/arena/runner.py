@@ -22,6 +22,9 @@ from mnemoscope.engines.job_display import JobDisplay
 from mnemoscope.engines.job_states import STATES, follow_jobs
 from mnemoscope.training.build import task_named
 
+ACTIVITY = "training networks of this arena"
+"""Activity of a process that holds the lock of an arena's folder, for the message to another one."""
+
 
 @dataclass(frozen=True)
 class ArenaProgress:
@@ -68,7 +71,7 @@ def run_arena(
     _check(arena, engine, minutes)
     end = None if minutes is None else time.monotonic() + 60 * minutes
     sizes, states, failed = matched_sizes(arena), Counter[str](), list[str]()
-    with lock_folder(Path(root, SUBFOLDER, arena.name), "running an arena"):
+    with lock_folder(Path(root, SUBFOLDER, arena.name), ACTIVITY):
         before = collect_runs(arena, root, known, sizes)
         finished = (*before.runs, *(() if known is None else known.runs))
         jobs = _missing_jobs(arena, sizes, finished, root)

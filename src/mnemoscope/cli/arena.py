@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -45,7 +46,7 @@ class RunArena:
     add: Path | None = None
     """TOML file with tables [[network]]: networks that join the arena."""
     networks: tuple[str, ...] = ()
-    """Run only these networks."""
+    """Run only these networks; with --cards, make only their cards."""
     tasks: tuple[str, ...] = ()
     """Run only these tasks."""
     minutes: float | None = None
@@ -74,8 +75,9 @@ class RunArena:
     page: Path | None = None
     """Run nothing; write the page of all finished runs to this file."""
     cards: bool = False
-    """Run nothing; make the memory card of every network that has a run in --root, in a folder `cards` next to the
-    page, and write the page, by default <root>/arenas/<name>/page.html."""
+    """Make the memory card of every network, or of --networks, in a folder `cards` next to the page, and write the
+    page, by default <root>/arenas/<name>/page.html. A network whose run is not in --root is trained again, once, on
+    --device. With --collect, the numbers of the cards go into <results>/<name>-cards."""
     markdown: Path | None = None
     """Run nothing; write the table as Markdown to this file: a new one, or one with the marks <!-- arena --> and
     <!-- end of arena -->, between which it is written."""
@@ -87,31 +89,46 @@ class RunArena:
 
     def run(self) -> int:
         arena = read_arena(self.arena)
-        arena = arena if self.add is None else add_networks(arena, self.add)
-        arena = arena if self.device is None else arena.on(self.device)
+        own = arena if self.add is None else add_networks(arena, self.add)
+        arena = own if self.device is None else own.on(self.device)
         known = self._known(arena)
         if not (self.status or self.collect or self.page or self.markdown or self.figure or self.cards):
             return self._run(arena, known)
-        if self.networks or self.tasks:
+        if self.tasks or (self.networks and not self.cards):
             raise ValueError(
                 "--networks and --tasks choose what to run; the status and the results are of the whole arena."
+            )
+        limits = self.minutes is not None or self.processes is not None or self.share_gpu or self.engine_options
+        if self.cards and (self.engine != "local" or limits):
+            raise ValueError(
+                "--cards makes one card after the other in this process. Omit --minutes, --processes, --share-gpu, "
+                "--engine and --engine-options."
             )
         from mnemoscope.arena.plan import matched_sizes
         from mnemoscope.arena.runner import collect_runs
 
         sizes = matched_sizes(arena)
-        table = collect_runs(arena, self.root, known, sizes)
+        tables = [collect_runs(arena, self.root, known, sizes)]
+        if self.cards and own != arena:  # others are trained again, with the rates of the arena's own device
+            tables.append(collect_runs(own, self.root, known, sizes))
+        table = max(tables, key=lambda each: len(each.runs))
         if self.collect:
             self._save(table, known)
         page = self._page(arena) if self.cards else self.page
+        if known is None and not table.runs:
+            print_error(f"There are no runs in {self.root} and no results in {self._file(arena)}: the table is empty.")
         if self.cards:
-            self._write_cards(table, self._page(arena).parent)
+            self._write_cards(tables, table, self._page(arena).parent)
         if page is not None:
             print(f"Page: {self._write_page(page, table).resolve()}")
         if self.markdown is not None:
+            from mnemoscope.arena.card_table import load_cards
             from mnemoscope.arena.markdown import write_markdown
+            from mnemoscope.arena.page import CARDS
 
-            print(f"Table: {write_markdown(self.markdown, table).resolve()}")
+            made = self.cards and not self.collect
+            cards = load_cards(self._page(arena).parent / CARDS if made else self._collected_cards(arena), arena.name)
+            print(f"Table: {write_markdown(self.markdown, table, cards).resolve()}")
         if self.figure is not None:
             from mnemoscope.arena.figure import draw_table
 
@@ -188,16 +205,29 @@ class RunArena:
     def _file(self, arena: Arena) -> Path:
         return self.results / f"{arena.name}.json"
 
+    def _collected_cards(self, arena: Arena) -> Path:
+        return self.results / f"{arena.name}-cards"
+
     def _page(self, arena: Arena) -> Path:
         return self.page or self.root / "arenas" / arena.name / "page.html"
 
-    def _write_cards(self, table: ArenaTable, folder: Path) -> None:
+    def _write_cards(self, tables: Sequence[ArenaTable], shown: ArenaTable, folder: Path) -> None:
         from mnemoscope.arena.network_cards import write_cards
+        from mnemoscope.base.files import write_json
+        from mnemoscope.base.rounding import shortened
         from mnemoscope.inspection import InspectionOptions
 
-        options = InspectionOptions(progress=shows_progress(self.json))
-        for card in write_cards(table, self.root, folder, options):
-            print(f"Card: {(card / 'card.html').resolve()}", flush=True)
+        arena, options = tables[0].arena, InspectionOptions(progress=shows_progress(self.json), command=self.command)
+        networks = self.networks or tuple(each.name for each in arena.networks)
+        for name in networks:
+            arena.network(name)  # an unknown name is an error before anything is trained
+        made = write_cards(tables, shown, networks, self.root, folder, options=options, report=print_error)
+        for network, card in made:
+            print(f"Card: {(folder / 'cards' / network / 'card.html').resolve()}", flush=True)
+            if self.collect:
+                collected = self._collected_cards(arena)
+                collected.mkdir(parents=True, exist_ok=True)
+                write_json(collected / f"{network}.json", shortened(card.to_dict()))
 
     def _write_page(self, path: Path, table: ArenaTable) -> Path:
         from mnemoscope.arena.page import write_arena_page

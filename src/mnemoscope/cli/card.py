@@ -41,6 +41,8 @@ class Card:
     def run(self) -> int:
         if not self.path.is_dir():
             raise FileNotFoundError(f"There is no folder {self.path}; the card is made from the folder of a run.")
+        if self.arena is not None and not self.arena.is_file():
+            raise FileNotFoundError(f"There is no file {self.arena}; --arena takes the collected results of an arena.")
         from mnemoscope.arena import ArenaTable, memory_card
         from mnemoscope.inspection import InspectionOptions
         from mnemoscope.report.markup import check_report_extra

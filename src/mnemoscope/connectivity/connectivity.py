@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from functools import cache
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -111,3 +113,20 @@ def attach_matrices(module: nn.Module, optimiser: torch.optim.Optimizer) -> None
     for matrix in module.modules():
         if isinstance(matrix, Connectivity):
             optimiser.register_step_post_hook(lambda *_, matrix=matrix: matrix.after_step())
+
+
+@contextmanager
+def formed_once(module: nn.Module) -> Generator[None]:
+    """Form each recurrent matrix of a module at most once, without a graph, while the context lasts.
+
+    Single steps then cost what they cost where the matrix is stored. The weights must not change meanwhile.
+    """
+    found = (each for each in module.modules() if isinstance(each, Connectivity))
+    matrices = [each for each in found if "forward" not in vars(each)]  # an outer context keeps its own
+    for matrix in matrices:
+        matrix.forward = cache(torch.no_grad()(matrix.forward))
+    try:
+        yield
+    finally:
+        for matrix in matrices:
+            delattr(matrix, "forward")

@@ -194,6 +194,11 @@ class RunFolder:
     def _check_finished(self) -> None:
         self.read_config()
         if self.status != "finished":
+            if (self.path / "result.json").exists():
+                raise FileNotFoundError(
+                    f"The run in {self.path} has ended, but its model.safetensors is not there: copy it from where the "
+                    f"run was trained."
+                )
             raise FileNotFoundError(
                 f"The run in {self.path} is not finished: it has no result yet. "
                 f"Continue it with train(config, resume=True), or `mnemoscope train {self.path}/config.toml --resume`."

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from mnemoscope.base.files import write_json
+from mnemoscope.base.reading import read_json
 from mnemoscope.config.run_config import RunConfig
 from mnemoscope.training.callbacks import Callback
 from mnemoscope.training.loop import train
@@ -39,6 +40,11 @@ def train_or_diverge(config: RunConfig, home: Path, callbacks: Sequence[Callback
         "seconds": round(trained.seconds, 1),
         "baseline": trained.baseline,
     }
+
+
+def trained_to_the_end(folder: Path) -> bool:
+    """Whether the run of a folder has ended with finite numbers."""
+    return (folder / TRIAL).exists() and "diverged" not in read_json(folder / TRIAL)["result"]
 
 
 def write_trial(config: RunConfig, home: Path, settings: dict[str, Any], result: dict[str, Any]) -> None:

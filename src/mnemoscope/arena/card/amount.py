@@ -54,7 +54,7 @@ def _capacity(subject: Subject, found: Duration) -> tuple[Entry, Entry]:
     )
     if not isfinite(error):
         return whole, share
-    low, high, kind = total - 2 * error, total + 2 * error, "2 standard errors over signals"
+    low, high, kind = max(0.0, total - 2 * error), total + 2 * error, "2 standard errors over signals"
     return (
         replace(whole, low=low, high=high, interval=kind),
         replace(share, low=low / size, high=high / size, interval=kind),

@@ -76,7 +76,8 @@ def _number(value: float, unit: str) -> str:
         return f"{value:.2%}" if unit == "%" else f"{value:.4f}"
     if unit == "%":
         return f"{value:.1%}"
-    return f"{value:,.0f}" if value == round(value) and abs(value) < 1e9 else format_number(value)
+    whole = value == round(value) or abs(value) >= 1000
+    return f"{value:,.0f}" if whole and abs(value) < 1e9 else format_number(value)
 
 
 def not_applicable(name: str, reason: str) -> Entry:

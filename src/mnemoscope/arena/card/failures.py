@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -47,7 +49,16 @@ def _spans(subject: Subject) -> tuple[SpanScores | None, list[Entry]]:
         return None, _absent(LENGTH, "The task has no setting for how long a network must remember.")
     if task.span_label == task.load_label:
         return None, _absent(LENGTH, f"The length of this task follows from its {task.load_label}.")
-    return _at_multiples(LENGTH, *measure_spans(subject))
+    scores, entries = _at_multiples(LENGTH, *measure_spans(subject))
+    return scores, [_with_chance(subject, multiple, entry) for multiple, entry in zip(MULTIPLES, entries, strict=True)]
+
+
+def _with_chance(subject: Subject, multiple: int, entry: Entry) -> Entry:
+    """Return the accuracy at a multiple of the length with that of a network without memory there, if it is known."""
+    if entry.status != "measured" or subject.chance is None:
+        return entry
+    chance = subject.task.at(multiple * subject.task.longest_span).chance()
+    return entry if chance is None else replace(entry, note=f"{entry.note}; {chance:.1%} without memory")
 
 
 def _loads(subject: Subject) -> tuple[SpanScores | None, list[Entry]]:

@@ -97,7 +97,7 @@ def _fixed_points(rest: Rest) -> Entry:
     )
     complete = {True: "no sign of a missing point", False: "points are missing", None: "completeness unknown"}
     note = f"{f'of which {kinds}; ' if kinds else ''}{rest.context}; {complete[fp.may_be_complete]}"
-    return Entry(POINTS, len(fp), note=note)
+    return Entry(POINTS, len(fp), bound="" if fp.may_be_complete else "at least", note=note)
 
 
 def _without_rest(name: str, rest: Rest) -> Entry:
@@ -112,6 +112,9 @@ def _slow_manifold(rest: Rest) -> Entry:
     if manifold:
         lasts = isfinite(manifold.lifetime)
         when = f"after about {manifold.lifetime:.2g} steps" if lasts else "never"
+        if manifold.topologies[0] == "undecided":
+            doubt = f": {manifold.doubts[0]}" if manifold.doubts[0] else ""
+            return not_decided(MANIFOLD, f"Its shape is undecided{doubt}. Its drift alone loses a value {when}.")
         return Entry(MANIFOLD, note=f"{manifold.topologies[0]}; its drift alone loses a value {when}")
     if manifold is not None:
         return Entry(MANIFOLD, note=f"none: {manifold.reason}")

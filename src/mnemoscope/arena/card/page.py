@@ -23,7 +23,7 @@ def render_card(card: MemoryCard) -> str:
         f"<p>{escape(text)}</p>" for text in (f"Network: {card.network}", f"Task: {card.task}", card.training)
     )
     sections = [_section(answer) for answer in card.answers]
-    made = "The same command with the same versions gives the same numbers; times differ."
+    made = "The same command with the same versions gives the same numbers on the same machine; times differ."
     command = str(card.provenance.get("command", ""))
     document = (*sections, citation_section(card.cites), provenance_section(command, made))
     return render_document(f"Memory card: {card.title}", summary, document, card.lenses)

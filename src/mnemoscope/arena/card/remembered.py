@@ -81,14 +81,26 @@ def _in_arena(subject: Subject, arena: ArenaTable | None) -> tuple[list[Entry], 
     skill, tasks = arena.mean_skill(entrant.name)
     if skill is None:
         return [not_decided(IN_ARENA, f"{entrant.name} has no finished run in the arena {title}.")], networks
+    low, high = arena.mean_interval(entrant.name) or (None, None)
+    kind = f"95% over {pluralise(len(arena.arena.seeds), 'seed')} of each task" if low is not None else ""
     mean = f"{entrant.name}, mean over {pluralise(tasks, 'task')}; chance is 0, no error is 1"
     complete = [each for each in arena.ranking() if each in points]  # means over different tasks have no common order
-    if entrant.name in complete:
-        ranked = f"rank {complete.index(entrant.name) + 1} of {len(complete)} as {mean}"
+    if _network_of_run(subject, arena) is None:
+        note = f"not of this run: of {mean}, of the size and by the recipe of the arena"
+    elif entrant.name in complete:
+        undecided = [complete.index(name) + 1 for name in arena.undecided(entrant.name) if name in complete]
+        ranks = f", not decided against rank {', '.join(map(str, undecided))}" if undecided else ""
+        note = f"rank {complete.index(entrant.name) + 1} of {len(complete)}{ranks}, as {mean}"
         networks.append(_points(PLACE, {entrant.name: points[entrant.name]}))
     else:
-        ranked = f"no rank as {mean}; others have run more tasks"
-    return [Entry(IN_ARENA, skill, note=ranked), *_by_task(entrant, arena)], networks
+        note = f"no rank as {mean}; others have run more tasks"
+    return [Entry(IN_ARENA, skill, "", low, high, kind, note=note), *_by_task(entrant, arena)], networks
+
+
+def _network_of_run(subject: Subject, arena: ArenaTable) -> str | None:
+    """Return the network of the arena's run that the card is about; None if the arena did not train it."""
+    networks = {run.hash: run.network for run in arena.runs}
+    return None if subject.config is None else networks.get(subject.config.hash)
 
 
 def _points(name: str, points: Mapping[str, tuple[float, float]]) -> Line:
@@ -103,15 +115,14 @@ def _by_task(entrant: Entrant, arena: ArenaTable) -> Iterator[Entry]:
         if cell.accuracy is not None:
             low, high = cell.interval or (None, None)
             kind = f"95% over {len(cell.accuracies)} seeds" if cell.interval else ""
-            yield Entry(f"arena: accuracy on {task}", cell.accuracy, "%", low, high, kind)
+            yield Entry(f"arena: accuracy of {entrant.name} on {task}", cell.accuracy, "%", low, high, kind)
 
 
 def _entrant(subject: Subject, arena: ArenaTable) -> Entrant | None:
     """Return the network of the arena that the run belongs to, or else that has its cell and options."""
     if subject.config is None:
         return None
-    by_hash = {run.hash: run.network for run in arena.runs}
-    if (name := by_hash.get(subject.config.hash)) is not None:
+    if (name := _network_of_run(subject, arena)) is not None:
         return arena.arena.network(name)
     same = [
         each
