@@ -10,7 +10,8 @@ from mnemoscope.config.run_config import RunConfig
 from mnemoscope.connectivity import Schur
 from mnemoscope.replication import Finished
 from mnemoscope.replication.linear_networks import feed_forward
-from mnemoscope.studies.kerg2022 import chain_transients, learned_schur, psmnist, ptb_bpc, schur_accuracy
+from mnemoscope.replication.verdicts import Verdict
+from mnemoscope.studies.kerg2022 import chain_transients, copy_200, learned_schur, psmnist, ptb_bpc, schur_accuracy
 from mnemoscope.tasks import PennTreebank
 from mnemoscope.training import build_model, build_task
 from tests.tasks import data_sets
@@ -27,6 +28,28 @@ def test_every_claim_is_compared_and_matches(module):
     table = rows(module.STUDY)
     assert {row.claim for row in table} == {*module.STUDY.claims}
     assert [row.quantity for row in table if row.verdict != "matches"] == []
+
+
+def test_copying_compares_the_timescale_of_nnrnn_with_the_fastest_orthogonal_network():
+    study = copy_200.STUDY
+    learned = {"nnrnn": 500, "exprnn": 450, "eurnn": 600}
+    chosen = study.presets["paper"]
+    results = []
+    for trial in study.trials(chosen.settings, chosen.seeds):
+        steps = [100.0 * n for n in range(1, 11)]
+        last = learned.get(trial.subject.network, 10**6)
+        levels = [0.995 if step >= last else 0.12 for step in steps]
+        curve = {"step": steps, "accuracy": levels, "loss": [0.1] * 10}
+        result = {"parameters": 9, "baseline": 0.0945, "loss": 0.1, "accuracy": levels[-1], "curve": curve}
+        results.append(Finished(trial, result))
+    found = {row.quantity: row for row in study.summarise(results)}
+    speed = found[f"nnrnn: {copy_200.TIMESCALE}"]
+    assert speed.measured == pytest.approx([1.0] * 5)  # both have learned it at the evaluation of step 500
+    assert speed.verdict is Verdict.MATCHES
+    assert "exprnn 500, eurnn 600" in speed.remark
+    assert "1 times expRNN's" in speed.remark
+    without = [each for each in results if each.trial.subject.network != "exprnn"]
+    assert f"nnrnn: {copy_200.TIMESCALE}" not in {row.quantity for row in study.summarise(without)}
 
 
 def test_the_last_unit_is_the_root_mean_square_over_the_sphere():

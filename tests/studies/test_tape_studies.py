@@ -17,7 +17,7 @@ from mnemoscope.studies.renanse2021 import controller_comparison, length_general
 from mnemoscope.studies.renanse2021.matrix_copy import STUDY as COPY
 from mnemoscope.studies.renanse2021.matrix_recall import STUDY as RECALL
 from mnemoscope.studies.renanse2021.ntm_copy import STUDY as NTM
-from mnemoscope.studies.renanse2021.tape import SEQUENCES, TO_SOLVE, draw_curves, task_of
+from mnemoscope.studies.renanse2021.tape import RISES, SEQUENCES, TO_SOLVE, draw_curves, task_of
 from mnemoscope.training import build_model, build_task, load_model, train
 from tests.slow import representatives
 
@@ -202,6 +202,27 @@ def test_the_rise_of_errors_with_the_length_is_tested_over_all_machines():
         tested = [{20: 5.0, 120: 5.0 + rise} for rise in rises]
         results = [learned(study, "cpu", name, seed, tested=each) for name in both for seed, each in enumerate(tested)]
         assert rows_of(study, results)[length_generalisation.RISE.name].verdict == verdict
+
+
+def test_curves_that_fluctuate_are_compared_over_trainings_as_long_as_published():
+    def runs(preset, curves, suffix=""):
+        return [
+            learned(COPY, preset, f"{name}{suffix}", seed, curve={"step": [1.0, 2.0, 3.0][: len(c)], "wrong bits": c})
+            for name, several in curves.items()
+            for seed, c in enumerate(several)
+        ]
+
+    name = f"matntm against matrix-rnn: {RISES}"
+    calm, wild = [[9.0, 8.0, 8.1], [9.0, 7.0, 7.1]], [[9.0, 3.0, 8.0], [8.0, 3.0, 8.1]]
+    uneven = [[9.0, 3.0, 3.0], [8.0, 3.0, 8.1]]
+    for first, second, verdict in ((wild, calm, "matches"), (calm, wild, "differs"), (uneven, calm, "not compared")):
+        row = rows_of(COPY, runs("published", {"matntm": first, "matrix-rnn": second}))[name]
+        assert row.verdict == verdict
+    row = rows_of(COPY, runs("published", {"matntm": [[9.0]], "matrix-rnn": calm}))[name]
+    assert (row.ours, row.judgement.obstacle) == ("none against 0.0707, 0.0707", "nothing was measured")
+    row = rows_of(COPY, runs("stability", {"matntm": wild, "matrix-rnn": calm}, ", rate 0.0001"))[name]
+    assert (row.ours[:4], row.judgement.obstacle) == ("3.54", "shorter training than published")
+    assert name not in rows_of(COPY, runs("cpu", {"matntm": wild, "matrix-rnn": calm}))  # at another rate
 
 
 def test_the_wrong_bits_after_fewer_iterations_are_those_of_the_curve():

@@ -23,6 +23,8 @@ flipflop-noise | error and surviving memories of 4-bit flip-flops with noise on 
     Jang, section 8 and Fig 9 | mnemoscope.studies.jang.flipflop_noise:STUDY | jang sussillo2009 | dynamics
 worked-examples | an example in the plane and the derivatives of the speed q, as printed and as computed
     Jang, sections 3, 3.1 and 4 | mnemoscope.studies.jang.worked_examples:STUDY | jang sussillo2013 | dynamics
+jang-methods | minima of the speed q by first and by second order, and the updates of FORCE as printed
+    Jang, sections 3 and 10.2 | mnemoscope.studies.jang.methods:STUDY | jang sussillo2009 sussillo2013 | dynamics
 nonlinear-capacity | effect of a finite dynamic range on Fisher memory and on linear memory capacity
     Renanse et al. 2021, section 2.5 | mnemoscope.studies.renanse2021.nonlinear_capacity:STUDY
     renanse2021 ganguli2008 jaeger2001 | memory capacity

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,17 @@ def rounded(values: Float[Tensor, " values"]) -> list[float]:
     return [float(f"{value:.6g}") for value in values.tolist()]
 
 
+def rank_correlation(first: Sequence[float], second: Sequence[float]) -> float:
+    """Return Spearman's correlation of the ranks of two quantities; NaN if one of them has a single value.
+
+    >>> rank_correlation([1, 2, 3], [10.0, 30.0, 20.0])
+    0.5
+    """
+    from scipy.stats import spearmanr  # takes a third of a second
+
+    return float(spearmanr(first, second).statistic) if min(len({*first}), len({*second})) > 1 else nan
+
+
 def plain_powers(axis: Any) -> None:
     """Label a logarithmic axis with plain numbers, at full powers only."""
     axis.set_major_formatter(lambda value, _: f"{value:g}")
@@ -50,10 +62,12 @@ def legend_above(figure: Any, columns: int, handles: Mapping[str, Any] | None = 
 
 
 def spread(values: Sequence[float], form: str = ".3g") -> str:
-    """Return the lowest and the highest value as text, or one value where both read the same.
+    """Return the lowest and the highest value as text, or one value where both read the same; "none" without values.
 
     >>> spread([0.5, 0.25, 0.75]), spread([1.0, 1.0001])
     ('0.25 to 0.75', '1')
     """
+    if not values:
+        return "none"
     low, high = f"{min(values):{form}}", f"{max(values):{form}}"
     return low if low == high else f"{low} to {high}"

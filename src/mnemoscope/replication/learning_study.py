@@ -9,6 +9,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from mnemoscope.base.rounding import shortened
 from mnemoscope.config.run_config import RunConfig, changed
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.palette import PALETTE
@@ -192,11 +193,7 @@ def _curve(
         places |= set([place for place, line in enumerate(lines) if low <= line[score] <= high][:1])
     kept = [lines[place] for place in sorted(places)]
     names = dict.fromkeys(("step", "train_loss", "gradient_norm", "loss", "accuracy", score))
-    return {name: [_shortened(line[name]) for line in kept] for name in names if all(name in line for line in kept)}
-
-
-def _shortened(value: float | None) -> float | None:
-    return None if value is None else float(f"{value:.5g}")
+    return {name: [shortened(line[name]) for line in kept] for name in names if all(name in line for line in kept)}
 
 
 def count_seeds(trials: Sequence[Finished]) -> str:

@@ -82,6 +82,14 @@ class ReducedStudy(LearningStudy):
         return "" if reduced else ", ".join(filter(None, (self._differences(trial), self.unlike_published(trial))))
 
     def _differences(self, trial: Trial) -> str:
+        """Return the settings that differ from the published ones; a trial is asked for them by each of its rows."""
+        known: dict[Any, str] = self.__dict__.setdefault("_known_differences", {})
+        key = trial.hash, trial.subject
+        if key not in known:
+            known[key] = self._compare_settings(trial)
+        return known[key]
+
+    def _compare_settings(self, trial: Trial) -> str:
         theirs = {name: value for name, value in asdict(self.published_recipe(trial)).items() if name in COMPARED}
         ours = asdict(RunConfig(**trial.settings))
         for table in ("cell_options", "task_options"):  # only the options in which they differ

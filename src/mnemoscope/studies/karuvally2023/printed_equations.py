@@ -67,10 +67,58 @@ def _eq_28(system: System) -> tuple[Tensor, Tensor]:
     return _energy(system, system.x, stored=0.5), _before_substitution(system)
 
 
+def _eq_30(system: System) -> tuple[Tensor, Tensor]:
+    """Return the printed first term of the energy at the next step, by the present state, and the true one."""
+    g, next_x = system.sigma(system.x), system.following()
+    printed = (g @ system.stored() + system.y @ system.called().mT) @ system.sigma(next_x)
+    return printed, next_x @ system.sigma(next_x)
+
+
+def _eq_31(system: System) -> tuple[Tensor, Tensor]:
+    """Return the printed third term, which repeats Eq 30, and the reading of it that is nearer: Eq 18 or Eq 29."""
+    printed, next_x = _eq_30(system)[0], system.following()
+    g = system.sigma(next_x)
+    by_18 = -g @ (system.stored() @ g + system.called() @ system.y)
+    by_29 = g @ system.stored() @ g / 2
+    return printed, min(by_18, by_29, key=lambda term: float((printed - term).abs() / term.abs()))
+
+
 def _eq_35(system: System) -> tuple[Tensor, Tensor]:
     """Return the printed change of the second term of the energy, -L, and the true one."""
     change = system.sigma.value(system.following()) - system.sigma.value(system.x)
     return change, -change
+
+
+def _eq_39(system: System) -> tuple[Tensor, Tensor]:
+    """Return the printed change of the fourth term for tanh, by an identity of tanh, and the true one."""
+    next_x, weights = system.following(), system.called() @ system.y
+    product = torch.tanh(next_x) * torch.tanh(system.x)
+    printed = -(torch.tanh(next_x - system.x) * (1 - product)) @ weights
+    return printed, -(torch.tanh(next_x) - torch.tanh(system.x)) @ weights
+
+
+def _eq_42(system: System, logarithms: float = 1.0) -> tuple[Tensor, Tensor]:
+    """Return the printed change of the energy while V_d is kept at sigma(V_f), and the true one."""
+    system = system._replace(y=system.sigma(system.x))
+    next_x, S, C, sigma = system.following(), system.stored(), system.called(), system.sigma
+    g, next_g = sigma(system.x), sigma(next_x)
+    printed = g @ S @ next_g - system.x @ g + logarithms * (sigma.value(next_x) - sigma.value(system.x))
+    printed = printed - next_g @ S @ next_g / 2 + g @ S @ g / 2 + g @ C @ g
+    return printed, _energy(system, next_x) - _energy(system, system.x)
+
+
+def _eq_42_with_minus(system: System) -> tuple[Tensor, Tensor]:
+    return _eq_42(system, logarithms=-1.0)
+
+
+def _eq_43(system: System) -> tuple[Tensor, Tensor]:
+    """Return the printed sum in another order, and Eq 42."""
+    expected = _eq_42(system)[0]
+    system = system._replace(y=system.sigma(system.x))
+    next_x, S, C, sigma = system.following(), system.stored(), system.called(), system.sigma
+    g, next_g = sigma(system.x), sigma(next_x)
+    printed = (g - next_g) @ S @ next_g / 2 + g @ S @ (g + next_g) / 2 - system.x @ g
+    return printed + sigma.value(next_x) - sigma.value(system.x) + g @ C @ g, expected
 
 
 def _eq_49(system: System) -> tuple[Tensor, Tensor]:
@@ -120,10 +168,20 @@ def _gradient(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     return torch.func.grad(function)(x)
 
 
+CORRECTED: dict[str, tuple[str, Callable[[System], tuple[Tensor, Tensor]]]] = {
+    "Eq 42": ("with a minus before the logarithms", _eq_42_with_minus),
+    "Eq 58": ("with J(sigma) in place of H(sigma)", _eq_58_with_jacobian),
+}
+"""Readings of equations that are wrong as printed, which are measured too."""
 EQUATIONS: dict[str, tuple[Callable[[System], tuple[Tensor, Tensor]], str, str]] = {
     "Eq 25": (_eq_25, "Eq 14 with V_h substituted", ""),
     "Eq 28": (_eq_28, "the energy of Eq 25 at time t", "its third term has the other sign"),
+    "Eq 30": (_eq_30, "the first term at the next step", ""),
+    "Eq 31": (_eq_31, "the third term at the next step", "it repeats Eq 30"),
     "Eq 35": (_eq_35, "the change of the second term, -L", "it lacks a minus sign"),
+    "Eq 39": (_eq_39, "the change of the fourth term, for tanh", ""),
+    "Eq 42": (_eq_42, "the change of the energy while V_d is kept", "its logarithms lack a minus sign, as in Eq 35"),
+    "Eq 43": (_eq_43, "Eq 42 in another order", ""),
     "Eq 49": (_eq_49, "the gradient of the first two terms", ""),
     "Eq 52": (_eq_52, "the Hessian of the first two terms", ""),
     "Eq 57": (_eq_57, "the Hessian of the third term", ""),
@@ -164,12 +222,13 @@ class EnergyEquations(ComputedStudy):
     cites = ("karuvally2023",)
 
     def compute(self, generator: torch.Generator, **case: Any) -> dict[str, Any]:
-        found: dict[str, float] = dict.fromkeys((*EQUATIONS, "Eq 58 with J(sigma)"), 0.0)
         equations = {name: sides for name, (sides, _, _) in EQUATIONS.items()}
+        equations |= {f"{name} {reading}": sides for name, (reading, sides) in CORRECTED.items()}
+        found = dict.fromkeys(equations, 0.0)
         for _ in range(case["states"]):
             numbers = [torch.randn(*shape, generator=generator).double() for shape in ((6, 4), (4, 4), (6,), (6,))]
             system = System(numbers[0] / 2, numbers[1] / 2, make_lagrangian(case["sigma"]), *numbers[2:])
-            for name, sides in (equations | {"Eq 58 with J(sigma)": _eq_58_with_jacobian}).items():
+            for name, sides in equations.items():
                 left, right = sides(system)
                 found[name] = max(found[name], float((left - right).norm() / right.norm()))
         return {"difference": found}
@@ -181,9 +240,10 @@ class EnergyEquations(ComputedStudy):
             remark = ", ".join(
                 f"{finished.trial.name} {value:.1e}" for finished, value in zip(results, measured, strict=True)
             )
-            if equation == "Eq 58":
-                corrected = max(finished.result["difference"]["Eq 58 with J(sigma)"] for finished in results)
-                remark = f"{remark}; with J(sigma) in place of H(sigma) {corrected:.1e}"
+            if equation in CORRECTED:
+                reading = CORRECTED[equation][0]
+                corrected = max(finished.result["difference"][f"{equation} {reading}"] for finished in results)
+                remark = f"{remark}; {reading} {corrected:.1e}"
             rows.append(self.compare(results, claim, measured, f"{max(measured):.1e}", remark))
         return rows
 

@@ -22,7 +22,14 @@ from mnemoscope.lenses import FisherMemory, MatrixSystem, fisher_memory
 from mnemoscope.registry.citations import Source
 from mnemoscope.replication.agreement import at_least, at_most, chosen
 from mnemoscope.replication.claims import EVERYTHING, Claim, Row, about
-from mnemoscope.replication.computed_study import ComputedStudy, legend_above, plain_powers, rounded, spread
+from mnemoscope.replication.computed_study import (
+    ComputedStudy,
+    legend_above,
+    plain_powers,
+    rank_correlation,
+    rounded,
+    spread,
+)
 from mnemoscope.replication.differences import measure_difference
 from mnemoscope.replication.learning_study import by_name
 from mnemoscope.replication.linear_networks import random_general, random_normal, random_source
@@ -277,7 +284,7 @@ def _figure_2(normal: Sequence[Finished], vector: Sequence[Finished]) -> list[Ro
         (NO_EFFECT, [_share_of_old(run, "published") for run in normal]),
         (NO_RELATION, totals := _totals(normal, "published")),
     ):
-        correlation = _rank_correlation(sizes, values)
+        correlation = rank_correlation(sizes, values)
         means = " and ".join(
             f"{mean(side):.3g} ± {stdev(side) / len(side) ** 0.5:.2g}" for side in _sides(sizes, values)
         )
@@ -303,12 +310,6 @@ def _sides(sizes: Sequence[int], values: Sequence[float]) -> tuple[list[float], 
     """Return the values of small and of large networks."""
     pairs = list(zip(sizes, values, strict=True))
     return [value for size, value in pairs if size <= SMALL], [value for size, value in pairs if size >= LARGE]
-
-
-def _rank_correlation(first: Sequence[float], second: Sequence[float]) -> float:
-    from scipy.stats import spearmanr  # takes a third of a second
-
-    return float(spearmanr(first, second).statistic)
 
 
 def _total_and_curve(memory: FisherMemory) -> dict[str, Any]:

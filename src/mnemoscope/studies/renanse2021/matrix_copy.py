@@ -78,6 +78,7 @@ class MatrixCopyStudy(TapeStudy):
             PAPER("section 7"),
             at_least(1, "at ten times the published rate, one seed at least does not stay finite"),
         ),
+        tape.fluctuates_more("Fig 5"),
         Claim(
             about("matntm"),
             NEIGHBOURS,

@@ -2,9 +2,10 @@
 
 Lemma 1 and its appendix give the divergence of two matrix normal distributions, Lemma 2 the information of one input,
 Theorem 1 and Eq 13 the Fisher memory matrix, Eq 17 and Theorem 2 its diagonal and trace for normal matrices, Theorem 4
-(Eq 46) the memory of a network with a queue. Each formula is computed as printed, and compared with what it stands for:
-the divergence of the flattened distributions, which are ordinary normal ones, the memory matrix that follows from the
-exact covariance of the state, or the formula that it is derived from.
+(Eq 46) the memory of a network with a queue, and Eq 48 the content of the only slot of a Turing machine. Each formula
+is computed as printed, and compared with what it stands for: the divergence of the flattened distributions, which are
+ordinary normal ones, the memory matrix that follows from the exact covariance of the state, or the formula that it is
+derived from.
 """
 
 from __future__ import annotations
@@ -101,6 +102,14 @@ class MatrixTheorems(ComputedStudy):
             EQUAL,
             reason="its sums do not converge, and drop the delay of the signal",
         ),
+        Claim(
+            about("Eq 48"),
+            ERROR,
+            "equal to what one slot of a MatNTM holds",
+            PAPER("Eq 48"),
+            EQUAL,
+            by_construction=True,
+        ),
     )
     presets: Mapping[str, Preset] = {
         "smoke": Preset("Networks of 3 units a side.", {"cases": _cases((3,), ((2, 3),))}),
@@ -128,7 +137,7 @@ class MatrixTheorems(ComputedStudy):
             case "queue":
                 return _queue(U, V, W)
             case "normal":
-                return _memory_matrices(U, V, W, generator) | _normal_matrices(U, V, W)
+                return _memory_matrices(U, V, W, generator) | _normal_matrices(U, V, W) | _one_slot(size, generator)
         return _memory_matrices(U, V, W, generator)
 
     def summarise(self, results: Sequence[Finished]) -> list[Row]:
@@ -235,6 +244,16 @@ def _queue(U: Tensor, V: Tensor, W: Tensor) -> dict[str, float]:
         terms = of_columns @ memory.mT @ of_rows @ both + of_columns @ both.mT @ of_rows @ state
         eq_46.append(terms.trace())
     return {"Eq 46": _error(torch.stack(eq_46), eq_41), "Theorem 4": _error(torch.stack(eq_46), exact)}
+
+
+def _one_slot(size: int, generator: torch.Generator) -> dict[str, float]:
+    """Return the relative difference of Eq 48 from a slot that is erased and added to at each of `LAGS` steps."""
+    erased, added = torch.rand(2, LAGS, size, size, generator=generator, dtype=torch.float64)
+    slot = torch.zeros(size, size, dtype=torch.float64)
+    for erase, add in zip(erased, added, strict=True):
+        slot = slot * (1 - erase) + add
+    eq_48 = sum((added[-1 - k] * (1 - erased[LAGS - k :]).prod(0) for k in range(LAGS)), torch.zeros_like(slot))
+    return {"Eq 48": _error(eq_48, slot)}
 
 
 def _effective_precision(A: Float[Tensor, "size size"]) -> Float[Tensor, "size size"]:

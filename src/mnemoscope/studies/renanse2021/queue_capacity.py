@@ -13,7 +13,9 @@ square of the former. The sum grows as in the figures only if noise is counted f
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
+from math import isnan
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -27,9 +29,17 @@ from mnemoscope.lenses.fisher.stein import UnstableError
 from mnemoscope.registry.citations import Source
 from mnemoscope.replication.agreement import Agreement, at_least, at_most, chosen
 from mnemoscope.replication.claims import Claim, Row, about, unpublished
-from mnemoscope.replication.computed_study import ComputedStudy, legend_above, plain_powers, rounded, spread
+from mnemoscope.replication.computed_study import (
+    ComputedStudy,
+    legend_above,
+    plain_powers,
+    rank_correlation,
+    rounded,
+    spread,
+)
 from mnemoscope.replication.linear_networks import random_general, random_normal, random_source
 from mnemoscope.replication.study import Finished, Preset, listed
+from mnemoscope.replication.verdicts import Obstacle, not_compared
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -43,6 +53,8 @@ RADIUS = 0.8
 WEIGHT = 0.3
 """Sum of the weights of a stable queue."""
 PAPER, DERIVED = partial(Source, "renanse2021"), partial(Source, "mnemoscope")
+RANKED = 30
+"""Networks of weight 1 in the preset paper."""
 WEIGHT_1, TRACE = about("weight 1"), "tr(Q J_spatial) = (p + 1) N^2"
 
 
@@ -123,6 +135,13 @@ class QueueCapacity(ComputedStudy):
             agreement=at_least(1 + 1e-8, "an increase beyond rounding"),
             reason="the newest matrix of a normal network holds |W|^2 with any queue",
         ),
+        Claim(
+            WEIGHT_1,
+            "rank correlation of the published total, 16 passes, with N",
+            "no relation between the capacities of different numbers of neurons",
+            PAPER("Fig 4"),
+            chosen(-0.37, 0.37, f"two standard errors of the rank correlation of {RANKED} networks"),
+        ),
         Claim(WEIGHT_1, "newest matrix", "1", DERIVED("|W|^2, as for every normal network"), _near(1)),
         Claim(WEIGHT_1, "whole queue", "2", DERIVED("(p + 1) |W|^2"), _near(2)),
         Claim(about("stable, normal"), "newest matrix", "1", DERIVED("|W|^2"), _near(1)),
@@ -173,9 +192,10 @@ class QueueCapacity(ComputedStudy):
             for kind in ("as published", "sum 1", "normal", "general")
         )
         published, signal_alone = (
-            dict(zip(PASSES, zip(*(run.result[key] for run in weight_1), strict=True), strict=True))
+            {passes: [run.result[key][place] for run in weight_1] for place, passes in enumerate(PASSES)}
             for key in ("published", "signal_alone")
         )
+        sizes = [run.trial.settings["size"] for run in weight_1]
         growth = [last / first for first, last in zip(published[0], published[PASSES[-1]], strict=True)]
         refused = sum(run.result["refused"] for run in weight_1)
         ratios = [run.result["whole"][-1] / run.result["without"] for run in weight_1]
@@ -198,6 +218,7 @@ class QueueCapacity(ComputedStudy):
             (weight_1, ratios, "the newest matrix alone: 1"),
             (sum_1, [run.result["radius"] for run in sum_1], "positive weights drawn at random"),
             (normal, _gain_by_slots(normal), f"whole queue: {spread(_gain_by_slots(normal, 'whole'))}"),
+            (weight_1, [rank_correlation(sizes, published[PASSES[-1]])], f"{len(weight_1)} networks"),
             (weight_1, exact_newest, after),
             (weight_1, exact_whole, after),
             (normal, [run.result["newest"] for run in normal], f"{len(normal)} networks"),
@@ -207,7 +228,13 @@ class QueueCapacity(ComputedStudy):
         rows = [
             self.compare(trials, claim, values, spread(values, ".4g" if "radius" in claim.quantity else ".3g"), remark)
             for claim, (trials, values, remark) in zip(self.claims, measured, strict=True)
+            if trials and not any(map(isnan, values))
         ]
+        if len(weight_1) < RANKED:
+            few = not_compared(Obstacle.UNDECIDED, f"the range is for {RANKED} networks")
+            rows = [replace(row, judgement=few) if "rank correlation" in row.quantity else row for row in rows]
+        if not weight_1:
+            return rows
         by_passes = [
             unpublished(
                 f"weight 1: published, {passes} pass{'es' if passes > 1 else ''}",
@@ -216,7 +243,8 @@ class QueueCapacity(ComputedStudy):
             )
             for passes in PASSES[1:]
         ]
-        return [*rows[:7], *by_passes, *rows[7:]]
+        place = sum(row.quantity.startswith(("weight 1: ", "weights that")) for row in rows[:8])
+        return [*rows[:place], *by_passes, *rows[place:]]
 
     def figure(self, results: Sequence[Finished]) -> Figure:
         figure = new_figure(7.2, 4.0)

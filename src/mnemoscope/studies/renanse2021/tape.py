@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from math import inf
+from itertools import pairwise
+from math import inf, sqrt
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -17,12 +18,14 @@ from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE, style_page_axes
 from mnemoscope.memory.tape import TuringMachine
 from mnemoscope.registry.citations import Source
-from mnemoscope.replication.agreement import exactly
+from mnemoscope.replication.agreement import at_least, exactly
 from mnemoscope.replication.claims import Claim, Row, Subject, about
 from mnemoscope.replication.computed_study import legend_above
+from mnemoscope.replication.differences import measure_difference
 from mnemoscope.replication.learning_study import by_name, colours, draw_range, finite, first_step
 from mnemoscope.replication.solving_study import CURRICULUM_OPTIONS, SolvingStudy, ended
 from mnemoscope.replication.study import Finished, Preset, Study, Trial, listed
+from mnemoscope.replication.verdicts import Obstacle
 from mnemoscope.studies.renanse2021.tape_use import NEIGHBOURS, READ_WHERE_WRITTEN, measure_tape_use
 from mnemoscope.tasks import Task
 from mnemoscope.tasks.associative_recall import Recall
@@ -43,6 +46,10 @@ FEW = 1.0
 """Most wrong bits per vector or matrix for a task to count as nearly learned."""
 TO_SOLVE = "training sequences up to the first evaluation with no wrong bit"
 DIVERGED = "seeds that did not stay finite"
+RISES = "rise of wrong bits between points of the curve, root mean square"
+"""How much a learning curve fluctuates. Falls count as 0, so that a network that learns does not appear to. A network
+that has learned its task, and makes no errors any more, does not fluctuate."""
+COMPARED = about("matntm against matrix-rnn")
 MOST = 0.9
 """Least share of items or answers for a machine to use its tape as in a figure."""
 TIMES_AS_LONG = (1.5, 2, 2.4, 3, 4, 6)
@@ -113,13 +120,18 @@ def at_rates(
     """Return every network at every learning rate; `limited` says that its gradients are clipped at every step."""
     condition, remark = ({"gradient": "limited"}, ", limited") if limited else ({}, "")
     return {
-        about(name, **condition, rate=rate, label=f"{name}{remark}, rate {format_float_positional(rate)}"): {
+        about(name, **condition, rate=rate, label=at_rate(f"{name}{remark}", rate)): {
             **network,
             "learning_rate": rate,
         }
         for name, network in networks.items()
         for rate in rates
     }
+
+
+def at_rate(name: str, rate: float) -> str:
+    """Return the name of a network that learns at this rate."""
+    return f"{name}, rate {format_float_positional(rate)}"
 
 
 class TapeStudy(SolvingStudy):
@@ -174,6 +186,38 @@ class TapeStudy(SolvingStudy):
 
     def remark(self, trials: Sequence[Finished]) -> str:
         return f"{super().remark(trials)}; {task_of(trials[0].trial).uninformed_summary()}"
+
+    def summarise(self, results: Sequence[Finished]) -> list[Row]:
+        return [*super().summarise(results), *self._fluctuation(by_name(results))]
+
+    def _fluctuation(self, groups: Mapping[str, Sequence[Finished]]) -> list[Row]:
+        """Return the row that compares the learning curves of both networks at the published rate, if both ran.
+
+        Curves of shorter trainings than the published ones are shown, and not compared.
+        """
+        claim = self.find_claim(RISES, COMPARED)
+        pair = [self._at_published_rate(groups, name) for name in ("matntm", "matrix-rnn")]
+        if claim is None or not all(pair):
+            return []
+        curves = [[run.result["curve"] for run in finite(runs)] for runs in pair]
+        rises = [[root_mean_square_rise(curve) for curve in each if len(curve["step"]) > 1] for each in curves]
+        ours = " against ".join(", ".join(f"{value:.3g}" for value in values) or "none" for values in rises)
+        remark = f"{ended(pair[0])} against {ended(pair[1])}"
+        shortest = min(run.trial.settings["steps"] for runs in pair for run in runs)
+        if shortest < self.base.steps:
+            reason = f"{shortest:,} iterations, where the figure has {self.base.steps:,}"
+            return [claim.not_compared(claim.name, ours, remark, Obstacle.SHORTER_TRAINING, reason, rises[0])]
+        if not all(rises):
+            return [claim.not_compared(claim.name, ours, remark, Obstacle.NOT_MEASURED, measured=rises[0])]
+        return [measure_difference(rises[:1], rises[1:]).compare(claim, ours, remark)]
+
+    def _at_published_rate(self, groups: Mapping[str, Sequence[Finished]], name: str) -> Sequence[Finished]:
+        """Return the trainings of a network as published, or else shorter ones at the published rate."""
+        published = {"learning_rate": self.base.learning_rate, "steps": self.base.steps}
+        runs = groups.get(name, ())
+        if runs and all(run.trial.settings[each] == value for run in runs for each, value in published.items()):
+            return runs
+        return groups.get(at_rate(name, self.base.learning_rate), ())
 
     def more_rows(self, name: str, trials: Sequence[Finished]) -> list[Row]:
         stable = finite(trials)
@@ -298,6 +342,16 @@ def held(curve: Mapping[str, Sequence[float]], step: float) -> float:
     return before[-1] if before else curve["wrong bits"][0]
 
 
+def root_mean_square_rise(curve: Mapping[str, Sequence[float]]) -> float:
+    """Return the root mean square rise of the wrong bits from one point of a learning curve to the next.
+
+    >>> root_mean_square_rise({"wrong bits": [10.0, 8.0, 11.0, 15.0, 15.0]})
+    2.5
+    """
+    rises = [max(0.0, after - before) for before, after in pairwise(curve["wrong bits"])]
+    return sqrt(sum(rise**2 for rise in rises) / len(rises))
+
+
 def draw_lengths(axes: Any, tested: Sequence[Mapping[int, float]], colour: str) -> None:
     """Draw the median and the range over the seeds."""
     if not tested:
@@ -319,6 +373,17 @@ def draw_uninformed(axes: Any, results: Sequence[Finished]) -> None:
         axes.axhline(wrong, color=COLOUR["muted"], linewidth=1, linestyle=(0, (4, 3)))
         above = {"xycoords": ("axes fraction", "data"), "xytext": (0, 2), "textcoords": "offset points"}
         axes.annotate(label, (1, wrong), **above, ha="right", color=COLOUR["muted"], fontsize=PAGE_FONT_SIZE)
+
+
+def fluctuates_more(figure: str) -> Claim:
+    """Return the claim that the curve of MatNTM fluctuates more than that of the Matrix RNN in a figure."""
+    return Claim(
+        COMPARED,
+        RISES,
+        "fluctuates more largely; drawn only",
+        PAPER(f"section 7, about {figure}"),
+        at_least(0.0, "larger beyond what other seeds may give"),
+    )
 
 
 def published_parameters(name: str, number: int) -> Claim:
