@@ -12,8 +12,9 @@ from mnemoscope.registry.citations import Source
 from mnemoscope.replication.agreement import as_printed
 from mnemoscope.replication.claims import Claim, Row, Subject, about
 from mnemoscope.replication.learning_study import finite
-from mnemoscope.replication.reduced_study import ReducedStudy
+from mnemoscope.replication.reduced_study import ReducedStudy, TestedCause
 from mnemoscope.replication.study import Finished, Preset, count_diverged, listed
+from mnemoscope.replication.verdicts import Obstacle, not_compared
 
 ACCURACY, AGAIN = "accuracy", "accuracy by lin-attn-bench"
 MEAN = "mean of the six tasks"
@@ -93,6 +94,12 @@ TINY: Mapping[str, Any] = {
     "evaluate_batches": 1,
     "device": "cpu",
 }
+SURE = 0.985
+"""Least mean over a task's settings at which each of them, also the base setting, is nearly 1."""
+EASIER = (
+    "the base setting alone, which is easier than the other settings of the published mean, so that only a lower score "
+    "would say something"
+)
 BIAS = "one rate and no decay in place of a grid of six; except for memorisation, the base setting without its changes"
 
 
@@ -190,6 +197,12 @@ class Mad(ReducedStudy):
         "mad-short": "the base setting of a task, one rate, and 4,000 batches of 32 in place of 20,000 of 128",
     }
     unlike = BIAS
+    causes: Mapping[tuple[str, str], TestedCause] = {
+        (about("transformer", "mad-compression").name, ACCURACY): TestedCause(
+            frozenset({0, 1, 2}),
+            "too few batches: with 16,000 in place of 4,000 (preset recipes) it reaches 69.8%, 66.5% and 69.5%",
+        ),
+    }
     claims = tuple(_claims())
     presets: Mapping[str, Preset] = {
         "smoke": Preset(
@@ -208,9 +221,12 @@ class Mad(ReducedStudy):
             tuple(range(5)),
         ),
         "recipes": Preset(
-            "Whether compression of which a Transformer of the recipe mad-short is not capable needs more training: "
-            "16,000 batches in place of 4,000; three seeds, on one core.",
-            {"networks": _networks(["transformer"], ["mad-compression"], LONGER), "changes": {"device": "cpu"}},
+            "Whether tasks of which a Transformer of the recipe mad-short is less capable than published need more "
+            "training: 16,000 batches in place of 4,000; three seeds, on one core.",
+            {
+                "networks": _networks(["transformer"], ["mad-compression", "mad-fuzzy-recall"], LONGER),
+                "changes": {"device": "cpu"},
+            },
             (0, 1, 2),
         ),
         "published": Preset(
@@ -236,13 +252,24 @@ class Mad(ReducedStudy):
             return []
         values, remark = list(score.by_seed.values()), self.remark(score.trials)
         claims = (self.find_claim(quantity, about(network, task)) for quantity in (ACCURACY, AGAIN))
-        return [
+        rows = [
             self.compare(
                 score.trials, claim, values, listed(values, ".3f") or "none", remark, diverged=len(score.diverged)
             )
             for claim in claims
             if claim is not None
         ]
+        return rows if task in CHANGES else [_check_settings(row) for row in rows]
+
+
+def _check_settings(row: Row) -> Row:
+    """Do not compare a score of the base setting with a mean over harder ones, unless it is lower, or both are 1."""
+    assert row.claim is not None
+    assert row.claim.agreement is not None
+    low, high = row.claim.agreement.low, row.claim.agreement.high
+    if row.diverged or not row.measured or fmean(row.measured) < low or (low >= SURE and fmean(row.measured) <= high):
+        return row
+    return replace(row, judgement=not_compared(Obstacle.OTHER_CONDITIONS, EASIER))
 
 
 def mean_score(scores: Sequence[Score]) -> Score:
