@@ -35,6 +35,12 @@ def _one_thread_and_seed():
     SEEDED.manual_seed(0)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol():  # of all items: a fixture of this file would not be one of the docstrings of the package
+    typecheck.started.tests += 1
+    return (yield)
+
+
 @pytest.fixture
 def undrawn():
     with leave_figures_empty():

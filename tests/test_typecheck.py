@@ -14,7 +14,7 @@ from torch import Tensor
 from mnemoscope.base.array_types import Float, Int
 from mnemoscope.cells import Elman
 from mnemoscope.studies.jang.reservoirs import Memories
-from tests.typecheck import EVERY, FIRST, checked, is_plain
+from tests.typecheck import EVERY, FIRST, checked, is_plain, started
 
 if TYPE_CHECKING:
     from somewhere import Unknown
@@ -164,9 +164,9 @@ def call_often(function, *args):
 
 def test_the_package_is_checked():
     with pytest.raises(TypeCheckError):
-        call_often(Elman(2, 3).output, torch.ones(4, 3, dtype=torch.long))
+        Elman(2, 3).output(torch.ones(4, 3, dtype=torch.long))
     with pytest.raises(TypeCheckError):
-        call_often(Memories, torch.ones(4, 2), torch.ones(3, 2), torch.ones(3, dtype=torch.bool))
+        Memories(torch.ones(4, 2), torch.ones(3, 2), torch.ones(3, dtype=torch.bool))
 
 
 def test_a_function_that_is_called_often_is_checked_now_and_then():
@@ -178,3 +178,15 @@ def test_a_function_that_is_called_often_is_checked_now_and_then():
         double(torch.ones(3))
     with pytest.raises(TypeCheckError):
         call_often(double, torch.ones(2, 2))  # of a kind that was not accepted before
+
+
+def test_the_calls_of_earlier_tests_do_not_count():
+    @checked
+    def double(a: Float[Tensor, " size"]) -> Float[Tensor, " size"]:
+        return 2 * a
+
+    for _ in range(3 * FIRST):
+        double(torch.ones(3))
+    started.tests += 1
+    with pytest.raises(TypeCheckError):
+        double(torch.ones(2, 2))

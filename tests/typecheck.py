@@ -4,8 +4,8 @@ The decorator of jaxtyping binds the arguments of every call to a signature and 
 This took two fifths of the time of tests that step through a loop. The decorator here remembers accepted calls: if the
 arguments and the result have the same types, and tensors the same shapes and dtypes, as in an earlier call, it does not
 check them again. This is valid for functions whose hints depend on nothing else; for all others beartype checks the
-calls. A function that was called 200 times in a process is checked in every 16th call only, which halves what is left
-of the cost; `make test-all` checks every call.
+calls. A function that was called 16 times in a test is checked in every 16th call only; `make test-all` checks every
+call. The calls are counted anew in each test, so that which of them are checked does not depend on the tests before.
 """
 
 import dataclasses
@@ -23,8 +23,17 @@ from jaxtyping import AbstractArray, TypeCheckError, jaxtyped
 from torch import Tensor
 
 VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-FIRST, EVERY = 200, 1 if "MNEMOSCOPE_SLOW" in os.environ else 16
+FIRST, EVERY = 16, 1 if "MNEMOSCOPE_SLOW" in os.environ else 16
 CONF = BeartypeConf(is_pep484_tower=True, violation_type=TypeCheckError)
+
+
+class Started:
+    """How many tests have started in this process."""
+
+    tests = 0
+
+
+started = Started()
 
 
 def install(modules):
@@ -45,13 +54,15 @@ def checked(target):
 
 
 def _check_some_calls(function):
-    """Return a function that checks its first calls, and every few calls after them."""
-    calls, typed = 0, None
+    """Return a function that checks its first calls in a test, and every few calls after them."""
+    calls, test, typed = 0, 0, None
 
     @functools.wraps(function)
     def wrapper(*args, **kwargs):
         __tracebackhide__ = True
-        nonlocal calls, typed
+        nonlocal calls, test, typed
+        if test != started.tests:
+            calls, test = 0, started.tests
         calls += 1
         if calls > FIRST and calls % EVERY:
             return function(*args, **kwargs)
