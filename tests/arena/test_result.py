@@ -10,10 +10,11 @@ import pytest
 from mnemoscope.arena import Arena, ArenaTable, TrainedRun, read_arena
 from mnemoscope.arena.card_table import load_cards
 from mnemoscope.arena.figure import draw_curves, draw_table
-from mnemoscope.arena.markdown import MARKS, table_as_markdown, write_markdown
+from mnemoscope.arena.markdown import MARKS, longer_as_markdown, table_as_markdown, write_markdown
 from mnemoscope.arena.network_cards import described_run
 from mnemoscope.arena.plan import planned_again
 from mnemoscope.arena.result import DIVERGED, NOT_YET, pareto_front
+from mnemoscope.replication.differences import measure_difference
 from mnemoscope.replication.means import t_reach
 
 ROOT = Path(__file__).parent.parent.parent
@@ -149,7 +150,7 @@ def test_the_mean_over_tasks_has_an_interval_from_the_variances_of_the_tasks_and
     arena = replace(ARENA, seeds=(1, 2, 3))
     runs = [
         run(name, task, seed=seed, accuracy=level + 0.01 * seed)
-        for name, level in (("gru", 0.9), ("elman", 0.88), ("deltanet", 0.5))
+        for name, level in (("gru", 0.9), ("elman", 0.89), ("deltanet", 0.5))
         for task in ("parity", "recall")
         for seed in arena.seeds
     ]
@@ -161,7 +162,7 @@ def test_the_mean_over_tasks_has_an_interval_from_the_variances_of_the_tasks_and
     assert found.mean_interval("gru") == pytest.approx((skill - reach, skill + reach))
     assert found.undecided("gru") == ["elman"]
     assert found.undecided("deltanet") == []
-    assert "The interval of gru overlaps with those of 1 other network: the best is not decided." in found.summary()
+    assert "The best is not decided: other seeds may put 1 other network before gru." in found.summary()
     assert " ± " in table_as_markdown(found).replace("\N{NO-BREAK SPACE}", " ").splitlines()[4]
     assert table(*runs[:-1], arena=arena).mean_interval("deltanet") is None  # two seeds have run one of the tasks
     tuned = [run(task="recall", seed=0, accuracy=None, learning_rate=rate) for rate in (0.005, 0.02)]
@@ -170,6 +171,34 @@ def test_the_mean_over_tasks_has_an_interval_from_the_variances_of_the_tasks_and
     assert (low + high) / 2 == pytest.approx(part.mean_skill("gru")[0])  # an untrainable task counts 0
     same = table(*(replace(each, accuracy=0.9) for each in runs), arena=arena)
     assert same.mean_interval("gru") == (same.mean_skill("gru")[0],) * 2
+    assert same.undecided("gru") == ["elman", "deltanet"]
+
+
+def test_two_means_over_tasks_are_compared_by_the_difference_and_not_by_their_intervals():
+    arena = replace(ARENA, seeds=(1, 2, 3))
+    names = {"gru": 0.9, "elman": 0.9, "deltanet": 0.6}
+    scores = {"gru": (0.0, 0.03, 0.06), "elman": (0.0, 0.03, 0.06), "deltanet": (0.0, 0.03, 0.06)}
+
+    def found(gap):
+        levels = {**names, "elman": 0.9 - gap}
+        return table(
+            *(
+                run(name, task, seed=seed, accuracy=levels[name] + scores[name][seed - 1])
+                for name in names
+                for task in ("parity", "recall")
+                for seed in arena.seeds
+            ),
+            arena=arena,
+        )
+
+    sides = [[found(0.1).cell(name, task).skills for task in ("parity", "recall")] for name in ("gru", "elman")]
+    difference = measure_difference(*sides, 2)
+    edge = 0.1 * difference.reach * difference.error / difference.gain  # two comparisons
+    assert found(0.99 * edge).undecided("gru") == ["elman"]
+    assert found(1.01 * edge).undecided("gru") == []
+    part = found(0.1)
+    fewer = [each for each in part.runs if (each.network, each.seed) != ("elman", 3)]
+    assert table(*fewer, arena=arena).undecided("elman") == []  # two seeds have no interval
 
 
 def test_accuracies_above_the_target_are_equal_on_a_front():
@@ -223,10 +252,23 @@ def test_a_table_is_written_between_the_marks_of_a_page(tmp_path):
     page, found = tmp_path / "page.md", table(run(seed=1), run(seed=2))
     page.write_text(f"Before.\n{MARKS[0]}an earlier table{MARKS[1]}\nAfter.\n")
     write_markdown(page, found)
-    assert page.read_text() == f"Before.\n{MARKS[0]}\n{table_as_markdown(found)}\n{MARKS[1]}\nAfter.\n"
-    new = write_markdown(tmp_path / "new.md", found)
-    assert new.read_text() == f"{MARKS[0]}\n{table_as_markdown(found)}\n{MARKS[1]}\n"
+    written = page.read_text()
+    assert written.startswith(f"Before.\n{MARKS[0]}\n{table_as_markdown(found)}\n\nThe same networks at spans")
+    assert written.endswith(f"{longer_as_markdown(found)}\n{MARKS[1]}\nAfter.\n")
+    new = write_markdown(tmp_path / "new.md", table(run(longer=())))
+    assert new.read_text() == f"{MARKS[0]}\n{table_as_markdown(table(run(longer=())))}\n{MARKS[1]}\n"
     assert "| gru | 0.80 (1 of 2) | 8 | 0.90 | – |" in table_as_markdown(found, short=True)
+
+
+def test_accuracies_at_the_longest_span_of_each_task_have_a_table():
+    first, second = run(seed=1, longer=(0.9, 0.7)), run(seed=2, longer=(0.8, 0.6))
+    lines = longer_as_markdown(table(first, second, run("elman", accuracy=None, longer=()))).splitlines()
+    assert lines[0] == "| network | parity 32 | recall 3 |"
+    assert "| gru | 0.650 | – |" in lines
+    assert "| elman | – | – |" in lines
+    assert lines[-1].startswith("| *chance* | 0.50 |")
+    short = replace(ARENA, tasks=tuple(replace(each, longer=()) for each in ARENA.tasks))
+    assert longer_as_markdown(table(run(longer=()), arena=short)) == ""
 
 
 def test_the_page_of_the_arena_has_the_tables_of_the_results(tmp_path):

@@ -135,7 +135,9 @@ def test_fixed_points_of_large_affine_networks_are_not_searched_for():
 def test_fixed_points_of_deep_blocks_are_searched_for_on_request():
     """Their states are small, but each Jacobian takes a pass through all blocks for every number."""
     deep = ms.networks.blocks(3, 8, "rwkv7", depth=4, heads=2)
-    assert "Jacobians of 4 layers, of a state of 192 numbers, take long." in why_no_search(deep, QUIET)
+    assert "one fixed point" in why_no_search(deep, QUIET)
+    assert "full=True" in why_no_search(deep, QUIET)
+    assert "full=True" not in why_no_search(ms.networks.blocks(3, 32, "gated-deltanet", depth=2), QUIET)  # no use there
     assert why_no_search(deep, InspectionOptions(full=True)) == ""
     assert why_no_search(ms.networks.blocks(3, 8, "rwkv7", depth=2, heads=2), QUIET) == ""
     assert why_no_search(GLA(2, 2), QUIET) == ""

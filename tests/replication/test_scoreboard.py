@@ -18,7 +18,7 @@ from mnemoscope.replication.agreement import exactly
 from mnemoscope.replication.claims import EVERYTHING, Claim, Row, about
 from mnemoscope.replication.results import PresetResults, read_results, rewrite_results
 from mnemoscope.replication.run_list import PlannedRun, read_run_list
-from mnemoscope.replication.scoreboard import BODIES_OF_WORK, THIS_PROJECT, Line, counts, make_scoreboard
+from mnemoscope.replication.scoreboard import BODIES_OF_WORK, THIS_PROJECT, Line, Scoreboard, counts, make_scoreboard
 from mnemoscope.replication.scoreboard_page import write_markdown, write_scoreboard, write_summary
 from mnemoscope.replication.study import Finished, Trial
 from mnemoscope.replication.trial_files import claim_as_json, row_as_json
@@ -284,6 +284,9 @@ def test_the_compared_preset_nearest_to_the_published_one_is_shown():
     item = stable(other)
     assert (item.verdict, item.lines[0].judgement.reason) == ("not compared", "other conditions")
     assert (stable(smoke).verdict, stable(smoke).lines[0].ours) == ("not compared", "8")
+    cause = results_of("recipes", replace(row("recipes", "differs"), measured=(8.0,) * 5))
+    reduced = results_of("reduced", replace(row("reduced", "matches"), reduced="small: steps 9"))
+    assert stable(cause, reduced).lines[0].preset == "reduced"  # the other preset tests a cause
     local = replace(cpu, path=Path("runs/studies/flipflop-cube/cpu/page.html"))
     assert stable(local, cpu).lines[0].results is local
 
@@ -326,6 +329,12 @@ def test_verdicts_by_a_reduced_recipe_are_marked_and_counted_apart():
     assert (item.reduced, item.lines[0].mark, full.reduced()) == (True, ", by a reduced recipe", [])
     assert "By a reduced recipe, 1 more was tested and counted apart: 1 is worse." in smaller.headline()
     assert "reduced" not in full.headline()
+    assert "not checked" not in smaller.headline()
+    claim = replace(other.claim, source=replace(other.claim.source, unread=True))
+    assert str(claim.source).endswith(", a figure that we have not checked")
+    (item,) = make_scoreboard([results_of("reduced", replace(row("a", "matches"), reduced="small"))]).reduced()
+    unread = Scoreboard((replace(item, claim=claim),), ())
+    assert unread.remarks().endswith("1 of the 1 matches by a reduced recipe cites a figure that we have not checked.")
 
 
 def test_a_claim_that_no_study_can_measure_says_why(monkeypatch):

@@ -221,6 +221,19 @@ def test_induction_heads_are_judged_at_every_length():
     absolute = found["transformer, absolute, induction-heads: accuracy at length 512"]
     assert (absolute.published, absolute.verdict) == ("58.6%", Verdict.BETTER)
     assert "sinusoidal positions" in absolute.reduced
+    assert "mamba, induction-heads: accuracy at length 32768" not in found
+
+
+def test_other_lengths_are_compared_only_if_most_networks_have_learned_that_of_their_training():
+    study = registry.studies.load("selective-memory")
+    longer = "mamba, induction-heads: accuracy at length 1024"
+    for learned, verdict in ((1, Verdict.NOT_COMPARED), (3, Verdict.WORSE)):
+        values = {"test accuracy": 0.998} | {f"accuracy at length {2**power}": 0.1 for power in range(6, 15)}
+        values["accuracy at length 256"] = lambda trial, learned=learned: 0.998 if trial.seed < learned else 0.1
+        found = {row.quantity: row for row in study.summarise(results(study, "reduced", **values))}
+        assert found[longer].verdict is verdict
+    trained = found["mamba, induction-heads: accuracy at length 256"]
+    assert trained.judgement.obstacle is not Obstacle.SHORTER_TRAINING  # whether the recipe teaches it is the question
 
 
 @representatives("mad", "selective-memory")

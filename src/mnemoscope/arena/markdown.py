@@ -10,6 +10,8 @@ from mnemoscope.arena.card_table import cards_as_markdown
 from mnemoscope.arena.cell import CONFIDENCE, ArenaCell
 from mnemoscope.arena.result import ArenaTable
 from mnemoscope.base.files import write_marked
+from mnemoscope.lenses.noise_tolerance.lens import LEVELS
+from mnemoscope.training.build import task_named
 
 SPACE = "\N{NO-BREAK SPACE}"
 MARKS = ("<!-- arena -->", "<!-- end of arena -->")
@@ -19,9 +21,10 @@ MARKS = ("<!-- arena -->", "<!-- end of arena -->")
 def write_markdown(path: str | Path, table: ArenaTable, cards: Mapping[str, MemoryCard] | None = None) -> Path:
     """Write the table as Markdown into a new file, or between the marks of an existing one, and return the path.
 
-    Memory cards of the networks become a second table.
+    Accuracies at longer spans, and memory cards of the networks, become tables of their own.
     """
-    return write_marked(path, MARKS, "\n\n".join([table_as_markdown(table), *_cards(table, cards or {})]))
+    parts = [table_as_markdown(table), *_longer(table), *_cards(table, cards or {})]
+    return write_marked(path, MARKS, "\n\n".join(parts))
 
 
 def table_as_markdown(table: ArenaTable, short: bool = False) -> str:
@@ -55,14 +58,39 @@ def table_as_markdown(table: ArenaTable, short: bool = False) -> str:
     return "\n\n".join([table.summary(), text, legend, *listed])
 
 
+def longer_as_markdown(table: ArenaTable) -> str:
+    """Return the accuracies at the longest span of each task as Markdown, or "" if the arena has no longer spans."""
+    tasks = [each for each in table.arena.tasks if each.longer]
+    if not tasks:
+        return ""
+    lines = [["network", *(f"{each.name} {each.longer[-1]}" for each in tasks)]]
+    lines.append(["---"] * len(lines[0]))
+    for name in table.ranking():
+        found = (table.cell(name, each.name).longer.get(each.longer[-1]) for each in tasks)
+        lines.append([name, *("–" if value is None else f"{value:.3f}" for value in found)])
+    chances = (task_named(each.task, each.task_options).at(each.longer[-1]).chance() for each in tasks)
+    lines.append(["*chance*", *("" if chance is None else f"{chance:.2f}" for chance in chances)])
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def _longer(table: ArenaTable) -> list[str]:
+    """Return the table of longer spans with a sentence; nothing without such spans, or without any run."""
+    if not any(cell.longer for cell in table.cells()) or not (longer := longer_as_markdown(table)):
+        return []
+    lead = "The same networks at spans that they were not trained on, the longest of each task; mean over seeds:"
+    return [lead, longer]
+
+
 def _cards(table: ArenaTable, cards: Mapping[str, MemoryCard]) -> list[str]:
     """Return the table of the memory cards, in the order of the ranking, with a sentence; nothing without cards."""
     ranked = {name: cards[name] for name in table.ranking() if name in cards}
     tasks = {card.task: None for card in ranked.values()}
+    levels = ", ".join(f"{level:.0%}" for level in LEVELS[1:])
     lead = f"Memory cards, of one trained network each, on {' and '.join(tasks)}:"
     legend = (
-        "The cards have the intervals. What a step does: share of the steps, last affine layer. Time of one step: a "
-        "single sequence on the machine of the card."
+        "The cards have the intervals. What a step does: share of the steps, last affine layer. Tolerated noise: the "
+        f"largest of the levels {levels} at which half of the advantage over no memory is left. Time of one "
+        "step: a single sequence on the machine of the card."
     )
     return [lead, cards_as_markdown(ranked), legend] if ranked else []
 

@@ -19,6 +19,7 @@ from mnemoscope.base.reading import read_json
 from mnemoscope.base.schema import checked
 from mnemoscope.config.run_config import RunConfig
 from mnemoscope.lenses.result import Result
+from mnemoscope.replication.differences import Difference, measure_difference
 from mnemoscope.replication.means import FEWEST, t_reach
 
 NOT_YET = "not run yet"
@@ -125,10 +126,30 @@ class ArenaTable(Result):
         return t_reach(freedom) * sqrt(total) / len(cells)
 
     def undecided(self, network: str) -> list[str]:
-        """Return the networks whose mean skill may be the higher or the lower one: the two intervals overlap."""
-        own = self.mean_interval(network)
-        others = {name: self.mean_interval(name) for name in self.ranking() if name != network}
-        return [name for name, other in others.items() if own and other and own[0] <= other[1] and other[0] <= own[1]]
+        """Return the networks whose mean skill may be the higher or the lower one with other seeds.
+
+        The difference of two means is tested as that of any two networks is (`replication.differences`): by Welch's
+        test, with the number of the other networks as the number of comparisons. A network of which a task has fewer
+        than three seeds is in no comparison.
+        """
+        others = [name for name in self.ranking() if name != network and self.mean_reach(name) is not None]
+        if self.mean_reach(network) is None:
+            return []
+        differences = {name: self._difference(network, name, len(others)) for name in others}
+        return [name for name, each in differences.items() if each.low <= 0 <= each.high]
+
+    def _difference(self, first: str, second: str, comparisons: int) -> Difference:
+        """Return the difference of the mean skills of two networks, as one of several comparisons."""
+        certain = [0.0, 0.0]  # of a task that no learning rate trains
+        sides = (
+            [
+                certain if cell.untrainable else cell.skills
+                for task in self.tasks
+                if (cell := self.cell(name, task)).skill is not None
+            ]
+            for name in (first, second)
+        )
+        return measure_difference(*sides, comparisons)
 
     def mean_state(self, network: str) -> float | None:
         """Return the mean number of numbers in the state over the tasks that a network has run."""
@@ -190,7 +211,7 @@ class ArenaTable(Result):
             texts.append(f"Mean over {which}, where chance is 0 and no error is 1: {first}.")
             if number := len(self.undecided(name := next(iter(best)))):
                 others = pluralise(number, "other network")
-                texts.append(f"The interval of {name} overlaps with those of {others}: the best is not decided.")
+                texts.append(f"The best is not decided: other seeds may put {others} before {name}.")
         unstable = [f"{cell.network} on {cell.task}" for cell in cells if cell.diverged or cell.untrainable]
         if unstable:
             texts.append(f"Runs that did not stay finite count at chance: {', '.join(unstable)}.")

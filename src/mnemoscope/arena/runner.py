@@ -76,6 +76,7 @@ def run_arena(
         finished = (*before.runs, *(() if known is None else known.runs))
         jobs = _missing_jobs(arena, sizes, finished, root)
         if jobs:
+            _check_device(arena, engine)
             display = JobDisplay(arena.name, len(jobs), progress)
             ended = follow_jobs(jobs, _events(engine, jobs, end), display, report)
             states, failed = Counter(ended.states.values()), ended.failed
@@ -124,7 +125,7 @@ def _events(engine: Engine, jobs: Sequence[Job], end: float | None) -> Iterator[
 
 
 def _check(arena: Arena, engine: Engine, minutes: float | None) -> None:
-    """Fail early: options of tasks that are wrong, a GPU that is missing, minutes on an engine that has no clock."""
+    """Fail early: options of tasks that are wrong, minutes on an engine that has no clock."""
     if minutes is not None:
         if not minutes > 0:
             raise ValueError(f"minutes must be above 0, but is {minutes:g}.")
@@ -139,6 +140,10 @@ def _check(arena: Arena, engine: Engine, minutes: float | None) -> None:
             )
         for span in each.longer:
             task.at(span)
+
+
+def _check_device(arena: Arena, engine: Engine) -> None:
+    """Fail early if trainings need a GPU that is missing."""
     devices = {arena.training.get("device"), *(task.settings.get("device") for task in arena.tasks)}
     if "cuda" in devices and isinstance(engine, InProcess | Local) and not torch.cuda.is_available():
         raise ValueError(

@@ -174,6 +174,9 @@ class RunArena:
             )
         else:
             print_table(_rows(result.table))
+            for cell in result.table.cells():
+                if cell.remarks():
+                    print(printable(f"{cell.network} on {cell.task}: {'; '.join(cell.remarks())}."))
             print(printable(result.table.summary()))
             stopped = {state: number for state, number in result.states.items() if number and state != "finished"}
             jobs = "".join(f"; {number} jobs {state}" for state, number in stopped.items())

@@ -14,7 +14,7 @@ from mnemoscope.cells.affine import AffineCell
 from mnemoscope.cells.state import Layout
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.svg import COLOUR, PAGE_FONT_SIZE, style_page_axes
-from mnemoscope.inspection.cost import BUDGET, HOW_TO_MEASURE
+from mnemoscope.inspection.cost import BUDGET
 from mnemoscope.inspection.options import InspectionOptions
 from mnemoscope.lenses import Influence, influence
 from mnemoscope.lenses.exact_influence.figure import draw_curves, draw_heads, layer_colour
@@ -57,18 +57,14 @@ def why_no_search(cell: Cell, options: InspectionOptions) -> str:
     size = Layout(cell.initial_state(1)).size
     if not all(isinstance(getattr(layer, "core", layer), AffineCell) for layer in layers):
         return ""
-    if size <= LARGE:
-        weights = sum(weight.numel() for weight in cell.parameters())
-        quick = not isinstance(cell, Stack) or JACOBIANS * options.starts * size * weights <= BUDGET
-        if options.full or quick:
-            return ""
-        return (
-            f"Fixed points were not searched for, and neither was a slow manifold, since the Jacobians of "
-            f"{len(layers)} layers, of a state of {size:,} numbers, take long. {HOW_TO_MEASURE}"
-        )
+    weights = sum(weight.numel() for weight in cell.parameters())
+    quick = not isinstance(cell, Stack) or JACOBIANS * options.starts * size * weights <= BUDGET
+    if size <= LARGE and (options.full or quick):
+        return ""
+    computed = " InspectionOptions(full=True), or --full on the command line, computes the point." * (size <= LARGE)
     return (
         f"All layers are affine in their state, of {size:,} numbers: at a constant input such a network has one fixed "
-        f"point, unless an eigenvalue is 1, so that no others are searched for."
+        f"point, unless an eigenvalue is 1, so that no others are searched for.{computed}"
     )
 
 

@@ -43,12 +43,15 @@ class Source:
     """Key into `BIBTEX`."""
     locus: str = ""
     """Place in the work, as the work numbers it: "Table 2", "Eq 3.4.1"; "" for the work as a whole."""
+    unread: bool = False
+    """Whether the statement is known from other works or the text alone, and the place itself was not read."""
 
     def __post_init__(self) -> None:
         _entry(self.work)  # raises on an unknown key
 
     def __str__(self) -> str:
-        return ", ".join(filter(None, (short_name(self.work), self.locus)))
+        unread = "a figure that we have not checked" if self.unread else ""
+        return ", ".join(filter(None, (short_name(self.work), self.locus, unread)))
 
 
 class Use(NamedTuple):

@@ -232,6 +232,7 @@ class Scoreboard:
             "Compatible: outside of the range of agreement, within the scatter of the seeds.",
             self.causes(verdicts="that are worse, match in part or differ"),
             f"Not compared: {found}." if (found := self.obstacles()) else "",
+            self._unread(),
         )
         return " ".join(filter(None, sentences))
 
@@ -255,7 +256,15 @@ class Scoreboard:
         if not (items := self.reduced()):
             return ""
         tested = f"{len(items)} more {'was' if len(items) == 1 else 'were'} tested and counted apart"
-        return f"By a reduced recipe, {tested}: {count_verdicts(counts(items))}."
+        return f"By a reduced recipe, {tested}: {count_verdicts(counts(items))}.{self._unread(before=' ')}"
+
+    def _unread(self, before: str = "") -> str:
+        """Count the matches by a reduced recipe whose figures nobody of this project has read; "" if there are none."""
+        matches = [item for item in self.reduced() if item.verdict is Verdict.MATCHES]
+        if not (number := sum(item.claim.source.unread for item in matches)):
+            return ""
+        figures = "cites a figure" if number == 1 else "cite figures"
+        return f"{before}{number} of the {len(matches)} matches by a reduced recipe {figures} that we have not checked."
 
     def summary(self) -> str:
         """Return the headline, and the counts of claims that are true by construction or state no result."""
@@ -314,7 +323,8 @@ def make_scoreboard(results: Sequence[PresetResults], planned: Sequence[PlannedR
     """Put every claim of every study next to its measurement.
 
     Where several presets measured a claim, the one nearest to the published conditions is shown, whatever its verdict:
-    published, paper, the others, smoke last; among equal ones that with the most networks, then the first of `results`.
+    published, paper, the others, smoke last; among equal ones that of a named reduced recipe, whose other presets test
+    causes, then that with the most networks, then the first of `results`.
     A preset whose conditions do not allow a comparison is shown only if no other one does.
 
     Args:
@@ -346,10 +356,11 @@ def _item(study: Study, claim: Claim, results: Sequence[PresetResults], planned:
     return Item(study.name, claim, verdicts.pop() if len(verdicts) == 1 else Verdict.IN_PART, tuple(lines))
 
 
-def _preference(lines: Sequence[Line], preset: str) -> tuple[bool, int, int]:
+def _preference(lines: Sequence[Line], preset: str) -> tuple[bool, int, bool, int]:
     """Return how a preset is preferred, the smallest first. It does not depend on whether its networks agree."""
     hindered = all(line.judgement.obstacle in OF_CONDITIONS for line in lines)
-    return hindered, DISTANCES.get(preset, 2), -sum(line.networks for line in lines)
+    unnamed = not any(line.row is not None and line.row.reduced for line in lines)
+    return hindered, DISTANCES.get(preset, 2), unnamed, -sum(line.networks for line in lines)
 
 
 def _line(claim: Claim, results: PresetResults, row: Row, planned: PlannedRun | None) -> Line:
@@ -381,8 +392,11 @@ def _concerns(claim: Subject, trial: Subject) -> bool:
 def _quickest(claim: Claim, planned: Sequence[PlannedRun]) -> PlannedRun | None:
     """Return the entry of the run list that measures a claim in the shortest time, one within reach if there is any.
 
-    For a claim about several subjects, it is the longest of their entries, with the time of all of them.
+    For a claim about several subjects, it is the longest of their entries, with the time of all of them. A claim that
+    none of our runs measures has no entry.
     """
+    if claim.out_of_reach:
+        return None
     entries = []
     for subject in _measured_subjects(claim, planned):
         listed = [each for each in planned if subject in each.subjects]
@@ -400,7 +414,7 @@ def _measured_subjects(claim: Claim, planned: Sequence[PlannedRun]) -> Sequence[
     tasks has a task that no trial has.
     """
     known = dict.fromkeys(trial.subject for each in planned for trial in each.trials)
-    if claim.out_of_reach or not claim.subject.network or any(subject in known for subject in claim.subjects):
+    if not claim.subject.network or any(subject in known for subject in claim.subjects):
         return claim.subjects
     names, tasks = claim.subject.network.split(" against "), {subject.task for subject in known}
     return [

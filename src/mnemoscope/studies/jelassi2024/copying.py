@@ -91,8 +91,8 @@ def _small() -> dict[Subject, dict[str, Any]]:
 
 def _claims() -> list[Claim]:
     source, theory = (
-        Source("jelassi2024", "copying, a figure that we have not checked"),
-        Source("jelassi2024", "length generalisation, a figure that we have not checked"),
+        Source("jelassi2024", "copying", unread=True),
+        Source("jelassi2024", "length generalisation", unread=True),
     )
     claims = [
         Claim(about(network, TASK), TRAINED, "learns to copy", source, LEARNED) for network in (*TRANSFORMERS, "mamba")

@@ -57,9 +57,9 @@ EXTRAPOLATES = at_least(0.1, "our reading of 'improves': at least 10 points beyo
 NO_STUDY = "not trained yet: three recurrences without the convolution of this library's blocks"
 
 
-def siems(place: str) -> Source:
+def siems(place: str, unread: bool = False) -> Source:
     """Return a place in Siems et al. 2025, arXiv 2502.10297."""
-    return Source("siems2025", place)
+    return Source("siems2025", place, unread)
 
 
 def _network(factors: int, values: str) -> str:
@@ -67,7 +67,7 @@ def _network(factors: int, values: str) -> str:
 
 
 README = siems("the example of its repository")
-FIGURE = siems("networks of one and of three layers on groups, a figure that we have not checked")
+FIGURE = siems("networks of one and of three layers on groups", unread=True)
 
 
 def _claims() -> list[Claim]:
