@@ -1,6 +1,7 @@
 """The fixed-point lens on systems with known fixed points, and with every kind of start."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -25,6 +26,7 @@ from mnemoscope.lenses import (
 )
 from mnemoscope.lenses.fixed_points.linear_algebra import inverse_and_index
 from mnemoscope.lenses.fixed_points.matrix_free import conjugate_gradients, gmres
+from mnemoscope.lenses.fixed_points.outcomes import Starts
 from tests.slow import representatives
 
 SOLVERS = [Newton(), LevenbergMarquardt(), NewtonKrylov(), GaussNewtonCG(), ChordNewton(thorough=True)]
@@ -76,6 +78,20 @@ def test_an_adaptive_search_completes_the_cube():
     assert "no sign of a missing point, though no proof" in fp.summary()
 
 
+def test_many_kinds_are_summarised():
+    signs = torch.tensor([[1.0 if row < column else 0.0 for row in range(12)] for column in range(12)])
+    jacobians = torch.diag_embed(0.5 + 1.0 * signs).double()  # the number of unstable directions is that of the point
+    points = FixedPoints(
+        torch.randn(12, 12).double(), torch.zeros(12).double(), jacobians, torch.ones(12).long(), False, False
+    )
+    assert points.summary().startswith("12 fixed points: 1 stable, 11 saddles with 1 to 11 unstable directions; q at ")
+    assert (
+        points[:4]
+        .summary()
+        .startswith("4 fixed points: 1 stable, 1 saddle with 1 unstable direction, 1 saddle with 2 ")
+    )
+
+
 def test_the_summary_reports_missing_points():
     dynamics, roots = cube()
     for missing, parity in ((0, "even"), (1, "odd")):  # a corner (index 1), an edge (index -1)
@@ -83,6 +99,48 @@ def test_the_summary_reports_missing_points():
         fp = ms.find_fixed_points(dynamics, kept)
         assert fp.may_be_complete is False
         assert f"with an {parity} number of real eigenvalues above 1 is missing" in fp.summary()
+
+
+def test_the_summary_names_signs_of_a_missing_point_that_the_index_sum_does_not_show():
+    dynamics, roots = cube()
+    once = ms.find_fixed_points(dynamics, torch.cat([roots, roots[:-2]]))  # two points from one start each
+    assert once.may_be_complete
+    assert "for the complete set; but 2 points were reached from a single start, so that others" in once.summary()
+    more = Starts(*(part.repeat(2)[:82] for part in vars(once.starts).values()))
+    lost = replace(once, reached=torch.full((27,), 2), starts=more)
+    assert "28 of 82 starts reached no fixed point, so that pairs of points may be missing" in lost.summary()
+    twice = ms.find_fixed_points(dynamics, torch.cat([roots, roots]))
+    assert twice.doubt == ""
+    assert "no sign of a missing point, though no proof" in twice.summary()
+    assert once[:3].doubt == ""  # a selection claims nothing
+
+
+def test_a_step_with_jumps_may_have_no_fixed_point_in_its_box():
+    jump = ms.adapt(lambda x, h: torch.where(h > 0, -0.5, 0.5) + 0 * h, state_size=1, bounds=(-1, 1))
+    fp = ms.find_fixed_points(jump)
+    assert len(fp) == 0
+    assert "and must be 1 if the step has no jumps: at least 1 point" in fp.summary()
+    rnn = torch.nn.RNN(1, 1, bias=False)
+    rnn.weight_hh_l0.data.fill_(2.0)
+    two = ms.find_fixed_points(rnn, torch.tensor([[-0.9], [0.9]]).double())
+    assert "and must be 1: at least 1 point" in two.summary()  # tanh has no jumps
+
+
+def test_points_of_a_larger_scale_are_found_where_the_index_sum_shows_them():
+    def lorenz(x, h):
+        a, b, c = h.unbind(-1)
+        return torch.stack([10 * (b - a), a * (28 - c) - b, a * b - 8 / 3 * c], -1)
+
+    fp = ms.find_fixed_points(ms.Dynamics(ms.adapt(lorenz, state_size=3), continuous=True))
+    side = 72**0.5
+    assert_same_set(fp.states, torch.tensor([[0, 0, 0], [side, side, 27], [-side, -side, 27]], dtype=torch.float64))
+    rnn = torch.nn.RNN(1, 2, nonlinearity="relu")
+    for weights in rnn.parameters():
+        weights.data.zero_()
+    rnn.weight_hh_l0.data = torch.tensor([[0.5, -2.0], [-2.0, 0.5]])
+    rnn.bias_hh_l0.data = torch.tensor([50.0, 50.0])
+    memories = ms.find_fixed_points(rnn)
+    assert_same_set(memories.states, torch.tensor([[100.0, 0], [0, 100], [20, 20]]).double())
 
 
 @pytest.mark.parametrize("solver", SOLVERS, ids=lambda s: type(s).__name__)

@@ -69,7 +69,8 @@ def outcome(counts):
 def full_page(**changes):
     fp = cube()
     slow = replace(fp[[3, 7]], q=torch.tensor([3e-7, 8e-6], dtype=torch.float64))
-    fp = replace(fp, slow=slow, starts=outcome({Status.FIXED: 90, Status.SLOW: 6, Status.DIVERGED: 4}))
+    starts = outcome({Status.FIXED: 90, Status.SLOW: 6, Status.DIVERGED: 4})
+    fp = replace(fp, slow=slow, starts=starts, reached=fp.reached + 1)
     curve = [{"step": step, "train_loss": 0.3 / (1 + step)} for step in range(50)]
     curve.append({"step": 49, "loss": 0.004, "accuracy": 0.99})
     page = NetworkPage(
@@ -316,6 +317,11 @@ def test_the_headline_counts_the_kinds_of_points():
         "none of them: what it remembers, if anything, is in its motion."
     )
     assert "so the network does not stay there" in headline(fp[fp.unstable == 1][0])
+    line = replace(fp, jacobians=torch.eye(16).double().expand(27, 16, 16))
+    assert headline(line) == (
+        "At this input the network can rest at many points, of which 27 were found: 27 are marginal, on the very edge "
+        "of stability. They suggest a line or a surface of fixed points, a continuous attractor."
+    )
     assert headline(empty(3, bounded=False)).startswith("No fixed point was found: ")
     assert "the search missed it" in headline(empty(3))
 
@@ -323,6 +329,8 @@ def test_the_headline_counts_the_kinds_of_points():
 def test_the_verdict_follows_the_index_sum():
     fp = cube()
     assert completeness_verdict(fp).state == "complete"
+    once = replace(fp, starts=outcome({Status.FIXED: 27}), reached=torch.ones(27).long())
+    assert completeness_verdict(once).badge == "Completeness in doubt"
     assert completeness_verdict(fp[fp.unstable > 0]).state == "unknown"  # a selection makes no claim of completeness
     saddles, corners = (replace(fp[chosen], bounded=True) for chosen in (fp.unstable > 0, fp.unstable == 0))
     assert completeness_verdict(saddles).state == "incomplete"

@@ -12,6 +12,11 @@ from mnemoscope.base.array_types import Float
 from mnemoscope.base.progress import is_visible
 from mnemoscope.lenses import Adaptive, Dynamics, FixedPoints, find_fixed_points
 
+FEWEST_STARTS = 6
+"""Starts of a search in multiples of those of a wave, however long a start takes."""
+WORK = 2e9
+"""Starts of a search times the cube of the size, the multiplications of a factorisation: some seconds of a core."""
+
 
 @dataclass(frozen=True)
 class InspectionOptions:
@@ -40,8 +45,13 @@ class InspectionOptions:
         return None if self.input is None else torch.tensor(self.input)
 
     def search(self, dynamics: Dynamics, pool: Float[Tensor, "starts size"] | None = None) -> FixedPoints:
-        """Search for fixed points, from the states of `pool` if given."""
-        starts = Adaptive(pool, number=self.starts, patience=2)
+        """Search for fixed points, from the states of `pool` if given.
+
+        Without `full`, the number of starts is limited where a start takes long: a chaotic network of hundreds of units
+        has so many fixed points that the search would take minutes.
+        """
+        limit = None if self.full else max(FEWEST_STARTS * self.starts, int(WORK / dynamics.size**3))
+        starts = Adaptive(pool, number=self.starts, patience=2, max_starts=limit)
         shown = self.progress and is_visible()
         return find_fixed_points(dynamics, starts, seed=self.seed, progress=shown, certify=self.certify)
 

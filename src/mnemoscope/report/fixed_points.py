@@ -131,6 +131,11 @@ def _headline_of_points(fp: FixedPoints) -> str:
     closing = _closing(fp, stable, count["marginal"])
     if len(fp) == 1:
         return f"At this input one fixed point was found, and it {parts[0].partition(' ')[2]}.{closing}"
+    if fp.continuum:
+        return (
+            f"At this input the network can rest at many points, of which {len(fp)} were found: {', '.join(parts)}. "
+            f"They suggest a line or a surface of fixed points, a continuous attractor.{closing}"
+        )
     split = f"all {parts[0].partition(' ')[2]}" if len(parts) == 1 else "; ".join([*parts[:-1], f"and {parts[-1]}"])
     return f"At this input the network can rest at {len(fp)} points: {split}.{closing}"
 
@@ -158,6 +163,8 @@ def completeness_verdict(fp: FixedPoints) -> Verdict:
         return Verdict("complete", "Certified complete", fp.completeness)
     if fp.may_be_complete is None:
         return Verdict("unknown", "Completeness unknown", fp.completeness)
+    if fp.may_be_complete and fp.doubt:
+        return Verdict("unknown", "Completeness in doubt", fp.completeness)
     if fp.may_be_complete:
         return Verdict("complete", "Index sum agrees", fp.completeness)
     return Verdict("incomplete", "Incomplete", fp.completeness)

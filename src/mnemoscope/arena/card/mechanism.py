@@ -95,9 +95,10 @@ def _fixed_points(rest: Rest) -> Entry:
     kinds = ", ".join(
         f"{number} {kind}{'s' if kind == 'saddle' and number > 1 else ''}" for kind, number in counts.most_common()
     )
-    complete = {True: "no sign of a missing point", False: "points are missing", None: "completeness unknown"}
+    agrees = fp.doubt or "no sign of a missing point"
+    complete = {True: agrees, False: "points are missing", None: "completeness unknown"}
     note = f"{f'of which {kinds}; ' if kinds else ''}{rest.context}; {complete[fp.may_be_complete]}"
-    return Entry(POINTS, len(fp), bound="" if fp.may_be_complete else "at least", note=note)
+    return Entry(POINTS, len(fp), bound="" if fp.may_be_complete and not fp.doubt else "at least", note=note)
 
 
 def _without_rest(name: str, rest: Rest) -> Entry:

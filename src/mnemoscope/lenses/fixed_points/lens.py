@@ -119,7 +119,7 @@ def _search_in_waves(
     idle = 0
     while len(catalogue) or catalogue.dynamics.invariant:  # an invariant box contains at least one
         missing = catalogue.dynamics.invariant and catalogue.index_sum != 1
-        if idle >= strategy.patience * (4 if missing else 1):
+        if idle >= strategy.patience * (4 if missing else 1) and not restarts.wider_scales(catalogue):
             return f"{_count(idle, 'wave')} in a row found nothing new"
         if len(outcomes) >= strategy.waves:
             return f"the limit of {_count(strategy.waves, 'wave')} was reached"
@@ -170,6 +170,7 @@ def collect_result(catalogue: Catalogue, outcome: Outcome, stopped: str) -> Fixe
         bounded=dynamics.invariant and not touching,
         regular=(catalogue.index != 0).cpu(),
         signs=catalogue.index.cpu(),
+        declared=dynamics.declared,
         left_box=dynamics.declared and not dynamics.invariant,
         starts=starts,
         slow=slow,

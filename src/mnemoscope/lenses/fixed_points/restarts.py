@@ -23,6 +23,8 @@ DEPARTURE_STEPS = 300
 """Steps in which a state near a saddle reaches an attractor."""
 BISECTIONS = 14
 """They locate the boundary between two basins to 6e-5 of the distance between the attractors."""
+SCALES = (10.0, 100.0)
+"""Scales of random states in systems without a box, whose first starts have a scale of 1."""
 OFFSET = 0.05
 """Distance from a root at which its stability is tried (rms, relative to the state)."""
 
@@ -46,6 +48,8 @@ class Restarts:
     """Those of them that attract."""
     bisected: set[tuple[int, int]] = field(default_factory=set)
     """Pairs of attractors whose basin boundary was searched."""
+    widened: int = 0
+    """Number of `SCALES` from which starts were drawn."""
 
     @property
     def expensive(self) -> bool:
@@ -63,7 +67,22 @@ class Restarts:
             parts += [self.departures(catalogue), self.basin_boundaries(catalogue), self.connecting_lines(catalogue)]
         if missing and idle:
             parts.append(self.random_states())
+        if idle and (scales := self.wider_scales(catalogue)):
+            parts.append(self._normal_states(scales[0]))
+            self.widened += 1
         return self.dynamics.clamp(torch.cat(parts))
+
+    def wider_scales(self, catalogue: Catalogue) -> tuple[float, ...]:
+        """Return the scales that were not tried yet, for a system without a box whose indices do not add up to 1.
+
+        Their sum need not be 1 there; but it is for the complete set if all states far away move inwards.
+        """
+        needed = self.dynamics.bounds is None and catalogue.index_sum != 1
+        return SCALES[self.widened :] if needed else ()
+
+    def _normal_states(self, scale: float) -> Float[Tensor, "starts size"]:
+        shape, like = (self.strategy.number, self.dynamics.size), self.dynamics.origin
+        return scale * torch.randn(shape, generator=self.generator, dtype=like.dtype).to(like.device)
 
     def mirror_images(self, catalogue: Catalogue) -> Float[Tensor, "starts size"]:
         """Return -x for the new roots x if it is a root too, as for an odd map such as tanh units without bias."""

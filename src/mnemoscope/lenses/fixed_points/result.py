@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 
 MARGIN = 1e-5
 """A mode that grows or decays by less than this per step (for a flow: per 1 / rate) counts as marginal."""
+MOST_KINDS = 8
+"""Largest number of kinds, with different numbers of unstable directions, that a summary lists one by one."""
+LOST_SHARE = 1 / 3
+"""Share of starts without a fixed point above which the index sum alone does not suggest a complete set."""
 ILL_CONDITIONED = 1e6
 """Condition number from which an eigenvalue is ill-conditioned: a change of the Jacobian moves it a million times as
 far, and its eigenvectors are not reliable."""
@@ -66,6 +70,8 @@ class FixedPoints(Result):
     """Which points are certainly isolated, so that they have an index; None if the search did not test it."""
     signs: Int[Tensor, " points"] | None = None
     """The index of each point; None if `index` must compute it."""
+    declared: bool = False
+    """Whether the box was declared for a step of the user's own, which may have jumps; the index sum assumes none."""
     left_box: bool = False
     """Whether the system leaves the box that was declared for it."""
     starts: Starts | None = None
@@ -233,15 +239,40 @@ class FixedPoints(Result):
     def may_be_complete(self) -> bool | None:
         """Whether the index sum allows that the set is complete.
 
-        False: points are certainly missing. True: the index sum is that of a complete set, which is necessary but not
-        sufficient, since missing points of opposite index cancel. None: the index sum proves nothing. With a complete
-        `certificate` it is True, and proved.
+        False: points are certainly missing if the step is continuous. True: the index sum is that of a complete set,
+        which is necessary but not sufficient, since missing points of opposite index cancel; see `doubt`. None: the
+        index sum proves nothing. With a complete `certificate` it is True, and proved.
         """
         if self.certificate is not None and self.certificate.complete:
             return True
         if not self.bounded or bool((self.index == 0).any()):
             return None
         return self.index_sum == 1
+
+    @property
+    def continuum(self) -> bool:
+        """Whether so many points are marginal, and apart, that they suggest a line or a surface of fixed points."""
+        marginal = self.kind.count("marginal")
+        spread = self.states.std(0, correction=0).max() if marginal else 0
+        return bool(marginal >= 5 and 2 * marginal >= len(self) and spread > 1e-2)
+
+    @property
+    def doubt(self) -> str:
+        """Sign of a missing point that the index sum does not show, as the end of a sentence; "" without one.
+
+        Points that a single start reached suggest that others were reached by none, and so do many starts that reached
+        no point at all.
+        """
+        if self.starts is None:
+            return ""
+        once = int((self.reached == 1).sum())
+        if once:
+            points = "1 point was" if once == 1 else f"{once} points were"
+            return f"{points} reached from a single start, so that others may have been reached from none"
+        lost = len(self.starts) - int(self.reached.sum())
+        if lost > LOST_SHARE * len(self.starts):
+            return f"{lost} of {len(self.starts)} starts reached no fixed point, so that pairs of points may be missing"
+        return ""
 
     @property
     def completeness(self) -> str:
@@ -266,14 +297,15 @@ class FixedPoints(Result):
         if self.may_be_complete is None:
             return f"The index sum is {total}, but a degenerate point has no index, so it proves nothing."
         if self.may_be_complete:
-            return (
-                "The index sum is 1, as it must be for the complete set: no sign of a missing point, though no proof."
-            )
+            judged = f"; but {self.doubt}" if self.doubt else ": no sign of a missing point, though no proof"
+            return f"The index sum is 1, as it must be for the complete set{judged}."
         missing = abs(1 - total)
+        points = f"{missing} point{'s' * (missing > 1)}"
+        parity, threshold = "even" if total < 1 else "odd", 0 if self.continuous else 1
+        continuous = " if the step has no jumps" if self.declared else ""
         return (
-            f"The index sum is {total} and must be 1: at least {missing} point{'s' * (missing > 1)} with an "
-            f"{'even' if total < 1 else 'odd'} number of real eigenvalues above {0 if self.continuous else 1} "
-            f"{'is' if missing == 1 else 'are'} missing. Search again from more starts."
+            f"The index sum is {total} and must be 1{continuous}: at least {points} with an {parity} number of real "
+            f"eigenvalues above {threshold} {'is' if missing == 1 else 'are'} missing. Search again from more starts."
         )
 
     def summary(self) -> str:
@@ -316,26 +348,33 @@ def _affine_sentence(dimension: int) -> str:
     )
 
 
+def _kinds(fp: FixedPoints) -> list[str]:
+    """Return the number of points of each kind and number of unstable directions, or of each kind if these are many."""
+    counted = Counter(zip(fp.kind, fp.unstable.tolist(), strict=True))
+    groups: dict[tuple[str, int], list[int]] = {}
+    for kind, up in sorted(counted, key=lambda key: (key[1], key[0])):
+        groups.setdefault((kind, up if len(counted) <= MOST_KINDS else 0), []).append(up)
+    parts = []
+    for (kind, _), ups in groups.items():
+        number = sum(counted[kind, up] for up in ups)
+        directions = f"{ups[0]}" if len(ups) == 1 else f"{ups[0]} to {ups[-1]}"
+        unstable = f" with {directions} unstable direction{'s' * (ups[-1] > 1)}" if ups[-1] else ""
+        parts.append(f"{number} {kind}{'s' * (kind == 'saddle' and number > 1)}{unstable}")
+    return parts
+
+
 def _sentences(fp: FixedPoints) -> Iterator[str]:
     unit = f" in units of rate^2 = {fp.rate**2:.1e}" if fp.rate != 1 else ""
     if len(fp) == 0:
         yield "No fixed point was found."
     else:
-        kinds = Counter(zip(fp.kind, fp.unstable.tolist(), strict=True))
-        parts = [
-            f"{number} {kind}{'s' * (kind == 'saddle' and number > 1)}"
-            + (f" with {up} unstable direction{'s' * (up > 1)}" if up else "")
-            for (kind, up), number in sorted(kinds.items(), key=lambda item: (item[0][1], item[0][0]))
-        ]
+        parts = _kinds(fp)
         q = f"q at most {fp.q.max() / fp.rate**2:.1e}{unit}"
         yield f"{len(fp)} fixed point{'s' * (len(fp) > 1)}: {', '.join(parts)}; {q}."
     if len(fp) or fp.bounded or fp.left_box or fp.dimension is not None:
         yield fp.completeness
-    if len(fp):
-        marginal = fp.kind.count("marginal")
-        spread = fp.states.std(0, correction=0).max() if marginal else 0
-        if marginal >= 5 and 2 * marginal >= len(fp) and spread > 1e-2:
-            yield "So many marginal points suggest a continuous attractor: a line or surface of fixed points."
+    if fp.continuum:
+        yield "So many marginal points suggest a continuous attractor: a line or surface of fixed points."
     if fp.slow is not None and len(fp.slow):
         q = f"q from {fp.slow.q.min() / fp.rate**2:.1e}{unit}"
         yield f"{len(fp.slow)} slow point{'s' * (len(fp.slow) > 1)} in addition, {q}."

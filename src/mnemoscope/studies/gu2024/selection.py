@@ -34,6 +34,8 @@ TABLE_2: Mapping[str, Mapping[int, str]] = {
     "transformer, absolute": {2**8: "100", 2**9: "58.6", 2**10: "26.6"},
 }
 """Percent of induction heads at each length, after training with 256."""
+TRAINED = 2**8
+"""Length of the sequences that networks are trained with on induction heads."""
 LONGEST = 2**14
 """Longest sequences that our networks are tested on."""
 SOLVED = 0.99
@@ -83,7 +85,7 @@ HEADS = replace(
     SELECTIVE,
     name="gu-induction",
     task=INDUCTION,
-    task_options={"length": 256},
+    task_options={"length": TRAINED},
     learning_rate=1e-3,
     steps=204_800,
     batch_size=8,
@@ -183,7 +185,7 @@ def _causes() -> dict[tuple[str, str], TestedCause]:
         f"{UNKNOWN}; the first network has learned 256 steps, and the others have not in 10,000 batches, while all "
         "three learn 64 within 1,000 (preset recipes)"
     )
-    trained = _at(HEADS.task_options["length"])
+    trained = _at(TRAINED)
     return {
         (about(name, INDUCTION).name, trained): TestedCause(frozenset({0, 1, 2}), reason)
         for name, reason in reasons.items()
@@ -293,7 +295,7 @@ class Selection(ReducedStudy):
     def measure(self, run: Path) -> dict[str, Any]:
         """Return the accuracy on new sequences, or if they are as long as published at every published length."""
         config = RunFolder(run).read_config()
-        if config.task_options.get("length") != HEADS.task_options["length"] or config.task != INDUCTION:
+        if config.task_options.get("length") != TRAINED or config.task != INDUCTION:
             return super().measure(run)
         model, task, config = load_model(run, training_device=True)
         lengths = TABLE_2["mamba" if config.cell == "blocks" else "transformer, rotary"]
@@ -318,7 +320,7 @@ class Selection(ReducedStudy):
 
 def _check_length(row: Row, trials: Sequence[Finished]) -> Row:
     """Do not compare other lengths if most networks of a reduced recipe have not learned that of their training."""
-    trained = _at(HEADS.task_options["length"])
+    trained = _at(TRAINED)
     values = [each.result[trained] for each in finite(trials) if trained in each.result]
     learned = sum(value >= SOLVED for value in values)
     if not row.reduced or row.claim is None or row.claim.quantity == trained or 2 * learned >= len(values):
