@@ -172,6 +172,17 @@ def test_the_example_is_the_state_before_the_first_input():
     assert ms.scan(cell, torch.zeros(2, 3, 1))[0][1].tolist() == [[1.0, 2.0, 3.0, 4.0]] * 3
 
 
+def test_a_function_without_weights_computes_in_the_precision_of_its_inputs():
+    W = torch.tensor([[2.0, -0.2], [0.2, 2.0]], dtype=torch.float64)
+    cell = ms.adapt(lambda x, h: torch.tanh(h @ W.T), state_size=2, bounds=(-1, 1))
+    outputs, state = ms.scan(cell, torch.randn(5, 3, 1).double())
+    assert outputs.dtype == state.dtype == torch.float64
+    with pytest.raises(ValueError, match=r"does not compute with inputs of torch.float32 .* or pass inputs of theirs"):
+        ms.scan(cell, torch.randn(5, 3, 1))
+    rotated = ms.adapt(lambda x, h: h * torch.tensor(1j) + x, state=torch.zeros(1, 1).cfloat(), output=lambda h: h.real)
+    assert ms.scan(rotated, torch.randn(4, 2, 1).double())[1].dtype == torch.complex128
+
+
 def test_a_function_takes_the_form_of_its_state_from_a_given_one():
     outputs, _ = ms.scan(lambda x, h: 0.5 * h + x, torch.ones(3, 2, 4), torch.zeros(2, 4))
     assert outputs[:, 0, 0].tolist() == [1.0, 1.5, 1.75]

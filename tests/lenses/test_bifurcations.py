@@ -296,6 +296,17 @@ def test_interpolate_weights_is_exact_at_the_snapshots_and_does_not_change_them(
         assert all(torch.equal(value, table[name]) for name, value in cell.state_dict().items())
 
 
+def test_snapshots_of_weights_bring_their_parameters():
+    torch.manual_seed(0)
+    weak, strong = torch.nn.RNN(1, 2, bias=False), torch.nn.RNN(1, 2, bias=False)
+    for cell, gain in ((weak, 0.5), (strong, 1.5)):
+        cell.weight_hh_l0.data = gain * torch.eye(2)
+    family = interpolate_weights([weak, strong], [0, 100])
+    found, given = ms.track_fixed_points(family), ms.track_fixed_points(family, [0, 100])
+    assert found.events
+    assert [event.at for event in found.events] == [event.at for event in given.events]
+
+
 def test_leading_eigenvalues_of_large_matrices_match_the_full_spectrum():
     generator = torch.Generator().manual_seed(1)
     J = 0.9 * torch.randn(400, 400, generator=generator, dtype=torch.float64) / 20

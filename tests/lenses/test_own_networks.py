@@ -339,3 +339,15 @@ def test_capacity_is_measured_whatever_the_layout():
     one, other = pair()
     curves = [ms.measure_memory_capacity(network, delays=3, steps=200).curve for network in (one, other)]
     torch.testing.assert_close(*curves, rtol=0, atol=ROUNDING)
+
+
+def test_trials_of_one_step_have_a_behaviour():
+    network = torch.nn.GRU(1, 8, batch_first=True)
+    behaviour = ms.record_behaviour(network, torch.randn(16, 1, 1), torch.zeros(16, 1, 8))
+    assert behaviour.summary().startswith("Over 16 trials of 1 step")
+
+
+def test_a_readout_of_another_precision_is_refused_by_name():
+    network, readout = torch.nn.GRU(1, 8, batch_first=True), torch.nn.Linear(8, 2).double()
+    with pytest.raises(ValueError, match=r"weights of the readout are torch.float64, but the outputs of the network"):
+        ms.record_behaviour(network, torch.randn(4, 5, 1), torch.randn(4, 5, 2), readout=readout)

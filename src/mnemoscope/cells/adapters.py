@@ -125,19 +125,26 @@ class FunctionCell(Cell):
         self.register_buffer("_like", like, persistent=False)  # holds dtype and device
 
     @property
-    def has_weights(self) -> bool:
-        """Whether the function is a module with weights; otherwise it computes where its inputs are."""
-        return next(self._weights(), None) is not None
+    def follows_inputs(self) -> bool:
+        return next(self._weights(), None) is None
 
     def initial_state(self, batch: int) -> State:
         return map_state(lambda tensor: tensor.expand(batch, *tensor.shape[1:]).clone(), self._moved_start())
 
     def forward(self, x: Float[Tensor, "batch ..."], state: State) -> State:
-        new = self.function(x, state)
+        name = getattr(self.function, "__name__", type(self.function).__name__)
+        try:
+            new = self.function(x, state)
+        except RuntimeError as error:
+            if "dtype" not in str(error):
+                raise
+            raise ValueError(
+                f"{name} does not compute with inputs of {x.dtype} and a state of {leaves(state)[0].dtype}: {error}. "
+                f"Give its tensors that dtype, or pass inputs of theirs."
+            ) from error
         try:
             return restore_form(new, state)
         except ValueError as error:
-            name = getattr(self.function, "__name__", type(self.function).__name__)
             raise ValueError(
                 f"{name} {error}; a step must keep the shape of its state. If it returns (output, state), adapt a "
                 f"module whose forward returns the state alone, and pass output=... for the output."

@@ -67,6 +67,11 @@ class Cell(nn.Module):
     """Whether inputs of `input_size` features may be integers, which a cell with an embedding takes."""
 
     @property
+    def follows_inputs(self) -> bool:
+        """Whether the cell has no weights, and computes on the device and in the precision of its inputs."""
+        return False
+
+    @property
     def grows(self) -> bool:
         """Whether the state grows from step to step, as a list of past states does; such a cell has no fixed points."""
         return False
@@ -262,6 +267,8 @@ def _check_features(cell: Cell, xs: Tensor, before: str) -> None:
         )
     integers = not (xs.is_floating_point() or xs.is_complex())
     if torch.is_autocast_enabled(xs.device.type) or (integers and (cell.takes_integers or cell.input_size is None)):
+        return
+    if cell.follows_inputs:
         return
     dtypes = (tensor.dtype for tensor in chain(cell.parameters(), cell.buffers()))
     expected = {_REAL.get(dtype, dtype) for dtype in dtypes if dtype.is_floating_point or dtype.is_complex}

@@ -109,7 +109,7 @@ def check_finite_inputs(xs: Num[Tensor, "time batch ..."], mask: Bool[Tensor, "t
     """
     if not xs.is_floating_point() or xs.dim() < 2:
         return
-    wrong = ~xs.isfinite().reshape(*xs.shape[:2], -1).all(2)
+    wrong = ~(xs.isfinite().flatten(2).all(2) if xs.dim() > 2 else xs.isfinite())
     wrong = wrong if mask is None else wrong & mask
     if bool(wrong.any()):
         sequence, step = wrong.T.nonzero()[0].tolist()

@@ -234,6 +234,6 @@ def _strongest(inputs: Float[Tensor, "time batch features"] | None) -> tuple[int
     """Return the input feature that varies most, and its standard deviation; the first and 1 without inputs."""
     if inputs is None or inputs.is_complex():
         return 0, 1.0
-    deviations = inputs.flatten(0, 1).double().std(0)
+    deviations = inputs.detach().flatten(0, 1).double().std(0)
     feature = int(deviations.argmax())
     return (feature, float(deviations[feature])) if float(deviations[feature]) > 0 else (0, 1.0)

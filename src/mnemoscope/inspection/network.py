@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
+from mnemoscope.base.validation import check_type
 from mnemoscope.cells import Cell, Inputs, Lengths, Model, as_cell, run_with_cache
 from mnemoscope.cells.state import Layout
 from mnemoscope.inspection.attention import why_no_fixed_points
@@ -102,6 +103,9 @@ def inspect(
     ['stable']
 
     """
+    check_type(
+        InspectionOptions, "an ms.inspection.InspectionOptions, such as InspectionOptions(full=True)", options=options
+    )
     if isinstance(network, str | Path):
         given = (inputs, targets, mask, lengths, readout, variable, at, contexts, labels, name)
         if any(value is not None for value in given) or lenses != "auto":

@@ -326,7 +326,7 @@ def _step(dynamics: Dynamics, states: Tensor, name: str) -> Tensor:
     except Exception as error:
         raise ValueError(
             f"{name} could not step from a state of shape {tuple(states.shape)} and an input of shape "
-            f"{(len(states), *dynamics.input.shape[1:])}, both {dynamics.dtype}: {error}. If it expects another number "
+            f"{(len(states), *dynamics.input.shape[1:])}, both {dynamics.dtype}: {str(error).rstrip('.')}. If it expects another number "
             f"of inputs, pass input_size=... to ms.adapt; if its weights are float32, convert them or pass "
             f"dtype=torch.float32."
         ) from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -17,6 +17,7 @@ from mnemoscope.replication import trial_files
 from mnemoscope.replication.claims import Row
 from mnemoscope.replication.page import render_study
 from mnemoscope.replication.study import DEVICE, Finished, Study, Trial
+from mnemoscope.replication.verdicts import judge_in_preset
 from mnemoscope.report.markup import check_report_extra
 
 
@@ -103,7 +104,7 @@ def run_study(
     if not finished:
         raise RuntimeError("\n".join(["No trial was finished.", *failed]))
     reused = len(finished) if finished_only else len(trials) - len(to_do)
-    rows = _summarise(study, finished, folder, reused)
+    rows = _summarise(study, preset, finished, folder, reused)
     environments = [each.environment for each in finished]
     write_json(folder / "summary.json", trial_files.summary_of(study, preset, finished, rows, environments))
     page = folder / "page.html"
@@ -112,10 +113,11 @@ def run_study(
     return StudyResult(study.name, preset, folder, page, rows, requested, reused, failed)
 
 
-def _summarise(study: Study, finished: Sequence[Finished], folder: Path, reused: int) -> list[Row]:
+def _summarise(study: Study, preset: str, finished: Sequence[Finished], folder: Path, reused: int) -> list[Row]:
     """Return the rows of the table; stored measurements of another type are an error that names their folder."""
     try:
-        return study.summarise(finished)
+        rows = study.summarise(finished)
+        return [replace(row, judgement=judge_in_preset(preset, row.judgement)) for row in rows]
     except Exception as error:  # a study may fail in any way on measurements of the wrong type
         if not reused:
             raise  # the trials have just been run, so the study is at fault

@@ -25,6 +25,7 @@ from mnemoscope.replication.verdicts import (
     Judgement,
     Obstacle,
     Verdict,
+    judge_in_preset,
     not_compared,
 )
 
@@ -364,10 +365,8 @@ def _preference(lines: Sequence[Line], preset: str) -> tuple[bool, int, bool, in
 
 
 def _line(claim: Claim, results: PresetResults, row: Row, planned: PlannedRun | None) -> Line:
-    judgement = row.judgement
-    if results.preset == "smoke" and judgement.verdict is not Verdict.NOT_COMPARED:
-        judgement = not_compared(Obstacle.OTHER_CONDITIONS, "smoke only shows that the code runs")
-    elif not judgement.reason and judgement.verdict in APART:
+    judgement = judge_in_preset(results.preset, row.judgement)
+    if not judgement.reason and judgement.verdict in APART:
         judgement = replace(judgement, reason=UNKNOWN)
     elif judgement.obstacle in (Obstacle.SHORTER_TRAINING, Obstacle.OTHER_CONDITIONS) and planned is not None:
         judgement = replace(judgement, reason=f"{judgement.reason}; planned, {_device_time(planned)}")

@@ -75,3 +75,10 @@ class Judgement:
 def not_compared(obstacle: Obstacle, reason: str = "") -> Judgement:
     """Return the judgement of a measurement that is not compared; the reason is by default the obstacle itself."""
     return Judgement(Verdict.NOT_COMPARED, reason or obstacle.value, obstacle=obstacle)
+
+
+def judge_in_preset(preset: str, judgement: Judgement) -> Judgement:
+    """Return a judgement, or that nothing is compared: the preset smoke only shows that the code runs."""
+    if preset != "smoke" or judgement.verdict is Verdict.NOT_COMPARED:
+        return judgement
+    return not_compared(Obstacle.OTHER_CONDITIONS, "smoke only shows that the code runs")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from mnemoscope.base.array_types import Bool, Float, Num
@@ -131,4 +131,10 @@ def answers(
     features = getattr(readout, "in_features", None)
     if features is not None and features != outputs.shape[2]:
         raise ValueError(f"The readout takes {features} features, but the network has {outputs.shape[2]} outputs.")
+    weight = next(readout.parameters(), None) if isinstance(readout, nn.Module) else None
+    if weight is not None and weight.dtype != outputs.dtype and not torch.is_autocast_enabled(outputs.device.type):
+        raise ValueError(
+            f"The weights of the readout are {weight.dtype}, but the outputs of the network {outputs.dtype}: convert "
+            f"either with .to(...)."
+        )
     return outputs if readout is None else readout(outputs)

@@ -116,7 +116,8 @@ def delays(inputs: Tensor, counts: Bool[Tensor, "time batch"]) -> Int[Tensor, "t
     the delay then adds nothing to the scores by step.
     """
     changed = torch.ones_like(counts)
-    changed[1:] = (inputs[1:] != inputs[:-1]).reshape(*counts[1:].shape, -1).any(2)
+    different = inputs[1:] != inputs[:-1]
+    changed[1:] = different.flatten(2).any(2) if inputs.dim() > 2 else different
     time = torch.arange(len(inputs), device=inputs.device).unsqueeze(1)
     since = time - torch.where(changed, time, 0).cummax(0).values
     most = since.masked_fill(~counts, -1).amax(1)

@@ -21,7 +21,28 @@ Family = Callable[[float], Dynamics]
 """The system at a parameter: an iteration of training, the strength of an input, a gain."""
 
 
-def interpolate_weights(cells: Sequence[Cell | nn.Module], at: Sequence[float], **options: Any) -> Family:
+@dataclass(frozen=True)
+class WeightFamily:
+    """One network whose weights are linear in a parameter between snapshots."""
+
+    base: Cell | nn.Module
+    """A copy of the network, whose weights are replaced at every parameter."""
+    tables: tuple[dict[str, Tensor], ...]
+    """Weights of each snapshot."""
+    at: tuple[float, ...]
+    """The parameter of each snapshot."""
+    options: dict[str, Any]
+    """Options of `Dynamics`."""
+
+    def __call__(self, parameter: float) -> Dynamics:
+        left, share = _position(self.at, parameter)
+        right = self.tables[left + 1]
+        mixed = {name: _mixed(value, right[name], share) for name, value in self.tables[left].items()}
+        self.base.load_state_dict(mixed)
+        return Dynamics(self.base, **self.options)
+
+
+def interpolate_weights(cells: Sequence[Cell | nn.Module], at: Sequence[float], **options: Any) -> WeightFamily:
     """Return systems whose weights are linear in the parameter between snapshots of one cell.
 
     Args:
@@ -36,6 +57,8 @@ def interpolate_weights(cells: Sequence[Cell | nn.Module], at: Sequence[float], 
     >>> torch.allclose(next(value for name, value in middle.items() if "bias_hh" in name), mean.double())
     True
 
+    `ms.track_fixed_points(family)` tracks the fixed points from snapshot to snapshot.
+
     """
     at = increasing_parameters(at)
     if len(cells) != len(at):
@@ -48,15 +71,7 @@ def interpolate_weights(cells: Sequence[Cell | nn.Module], at: Sequence[float], 
         raise ValueError("The cells have no weights (an empty state_dict), so there is nothing to interpolate.")
     for parameter, table in zip(at, tables, strict=True):
         _check_same_weights(tables[0], table, parameter)
-    base = deepcopy(cells[0]).double()
-
-    def family(parameter: float) -> Dynamics:
-        left, share = _position(at, parameter)
-        right = tables[left + 1]
-        base.load_state_dict({name: _mixed(value, right[name], share) for name, value in tables[left].items()})
-        return Dynamics(base, **options)
-
-    return family
+    return WeightFamily(deepcopy(cells[0]).double(), tuple(tables), at, options)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from mnemoscope.lenses.bifurcations.branch_tracker import BranchTracker
 from mnemoscope.lenses.bifurcations.branches import BranchPoint
 from mnemoscope.lenses.bifurcations.detection import detect_bifurcations
 from mnemoscope.lenses.bifurcations.events import Bifurcation
-from mnemoscope.lenses.bifurcations.families import Family, InputFamily, increasing_parameters
+from mnemoscope.lenses.bifurcations.families import Family, InputFamily, WeightFamily, increasing_parameters
 from mnemoscope.lenses.bifurcations.predictor_corrector import PredictorCorrector
 from mnemoscope.lenses.bifurcations.result import BifurcationDiagram
 from mnemoscope.lenses.bifurcations.snapshots import SnapshotSearch, StartsAt
@@ -51,8 +51,9 @@ def track_fixed_points(
     Args:
         family: a function from a parameter to the system there; `interpolate_weights(cells, at)` and
             `interpolate_inputs(cell, inputs)` make such functions.
-        at: parameters of the snapshots, increasing. The family is evaluated between them as well. By default, for
-            `interpolate_inputs`, the parameters of the given inputs and at least 9 evenly spread ones.
+        at: parameters of the snapshots, increasing. The family is evaluated between them as well. By default
+            those of `interpolate_weights`; of `interpolate_inputs` those of the given inputs and at least 9 evenly
+            spread ones.
         starts: starts of the search at each snapshot: states (starts, size), a strategy, "adaptive", or a function that
             returns states for a parameter (trajectories of that snapshot, say). Midpoints of the points found are
             added.
@@ -107,7 +108,9 @@ def track_fixed_points(
 
 
 def _snapshots(family: Family) -> list[float]:
-    """Return the parameters at which the inputs of a family are given, and evenly spread ones between its ends."""
+    """Return the parameters of the snapshots of a family; between given inputs also evenly spread ones."""
+    if isinstance(family, WeightFamily):
+        return [*family.at]
     if not isinstance(family, InputFamily):
         raise ValueError("Pass the parameters of the snapshots, at=[...]: this family does not have any.")
     low, high = family.at[0], family.at[-1]

@@ -143,11 +143,13 @@ def _draw_singular_values(axes: Any, spectrum: Spectrum, colours: Colours) -> No
 def _draw_schur_form(axes: Any, spectrum: Spectrum, colours: Colours) -> None:
     size, theta = len(spectrum), spectrum.schur.theta
     form = theta.abs().numpy() if theta.is_complex() else theta.numpy()
-    reach = float(np.abs(form).max()) or 1.0
+    largest = float(np.abs(form).max())
     pixels = max(1, 400 // size)  # of an entry, so that a viewer that smooths does not blur it
-    axes.imshow(_tinted(form / reach).repeat(pixels, 0).repeat(pixels, 1), extent=(0.5, size + 0.5, size + 0.5, 0.5))
+    axes.imshow(
+        _tinted(form / (largest or 1.0)).repeat(pixels, 0).repeat(pixels, 1), extent=(0.5, size + 0.5, size + 0.5, 0.5)
+    )
     axes.set(xticks=[1, size], yticks=[1, size])
-    axes.set_xlabel(f"largest entry {reach:.3g}\ndeparture from normality {spectrum.relative_departure:.0%}")
+    axes.set_xlabel(f"largest entry {largest:.3g}\ndeparture from normality {spectrum.relative_departure:.0%}")
     axes.set_title("Schur form, moduli" if theta.is_complex() else "Schur form (blue +, red −)")
 
 
