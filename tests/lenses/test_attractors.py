@@ -1,6 +1,7 @@
 """Cycles, Lyapunov exponents and attractors of systems with known answers."""
 
 import math
+from dataclasses import replace
 from inspect import unwrap
 from pathlib import Path
 
@@ -320,6 +321,91 @@ def test_a_direction_lost_in_one_step_has_exponent_minus_infinity():
     assert spectrum.exponents[0].tolist() == [pytest.approx(math.log(0.5)), -math.inf]
     assert spectrum.errors[0, 1] == 0
     assert spectrum.figure().axes
+
+
+def chain(size, coupling):
+    """Return a chain of integrators modulo 1: differences grow as t^(size - 1), and all exponents are 0."""
+    J = torch.eye(size).double() + coupling * torch.diag(torch.ones(size - 1), -1).double()
+    return system(lambda x, h: (h @ J.T) % 1, size, bounds=(0, 1))
+
+
+@pytest.mark.parametrize("transient", [0, 50, 400])
+@pytest.mark.parametrize("coupling", [1.0, 0.1, 0.01, 1e-4])
+def test_no_sign_is_claimed_where_states_separate_in_proportion_to_time(coupling, transient):
+    """The growth is over, begins, or has not begun within the steps."""
+    spectrum = ms.lyapunov_spectrum(chain(2, coupling), steps=200, transient=transient, starts=4)
+    assert spectrum.sign == 0
+    assert spectrum.signs.tolist() == [0] * 4
+    assert not spectrum.forgets
+    assert "positive" not in spectrum.summary()
+
+
+@pytest.mark.parametrize("size", [3, 5, 9])
+def test_no_sign_is_claimed_where_states_separate_as_a_power_of_time(size):
+    spectrum = ms.lyapunov_spectrum(chain(size, 1.0), 2, steps=200, transient=50, starts=4)
+    assert spectrum.leading * 200 > (size - 2) * math.log(5)  # e-foldings of t^(size - 1), roughly
+    assert spectrum.sign == 0
+    assert not spectrum.signs.any()
+
+
+def test_the_summary_says_that_the_growth_slows_down():
+    J = torch.tensor([[1.0, 0.0], [0.01, 1.0]]).double()
+    run = {"steps": 1000, "transient": 200, "starts": 2}
+    summary = ms.lyapunov_spectrum(ms.adapt(lambda x, h: h @ J.T, state_size=2), **run).summary()
+    assert (
+        "The growth slows down as it does where nearby states separate in proportion to time, which is an exponent of "
+        "0, so that the sign of the largest is not decided" in summary
+    )
+    run |= {"steps": 200, "transient": 50}
+    pitchfork = ms.lyapunov_spectrum(logistic(3.0), **run).summary()  # distances fall as n^(-1/2)
+    assert "The decay slows down as it does where nearby states approach in proportion to a power of time" in pitchfork
+
+
+@pytest.mark.parametrize("modulus", [0.5, 0.999, 1 - 1e-5, 1.0, 1.001])
+def test_a_slow_exponent_of_a_linear_map_keeps_its_sign(modulus):
+    """Growth by a power of time is never the same in all blocks."""
+    A = modulus * torch.linalg.qr(random_network(6, 1.0))[0]
+    spectrum = ms.lyapunov_spectrum(system(lambda x, h: h @ A.T, 6), steps=200, transient=100, starts=2)
+    expected = 0 if modulus == 1 else 1 if modulus > 1 else -1
+    assert spectrum.sign == expected
+    assert spectrum.signs.tolist() == [expected] * 2
+    assert spectrum.forgets is (expected < 0)
+
+
+def test_chaos_has_a_positive_sign_from_every_start():
+    tent = system(lambda x, h: 1.9999 * torch.minimum(h, 1 - h), 1, bounds=(0, 1))
+    basin = 0.1 * torch.rand(4, 2, dtype=torch.float64)
+    for dynamics, starts in ((logistic(4.0), 4), (tent, 4), (system(henon, 2), basin)):
+        spectrum = ms.lyapunov_spectrum(dynamics, steps=200, transient=50, starts=starts)
+        assert (spectrum.sign, spectrum.signs.tolist()) == (1, [1] * 4)
+        assert "The largest is positive" in spectrum.summary()
+    for seed in range(2):
+        network = tanh_network(random_network(50, 2.0, seed))
+        spectrum = ms.lyapunov_spectrum(network, 1, steps=600, transient=200, starts=4)
+        assert (spectrum.sign, spectrum.signs.tolist()) == (1, [1] * 4)
+
+
+def test_the_summary_tells_from_how_many_starts_a_negative_sign_is_not_certain():
+    growth = torch.full((2, 20, 1), -0.5).double()
+    growth[1] += torch.tensor([1.5, -1.5] * 10).double()[:, None]
+    spectrum = ms.LyapunovSpectrum(growth, 2000, 1)
+    assert (spectrum.sign, spectrum.signs.tolist()) == (-1, [-1, 0])
+    assert "The largest is negative on average, but not certainly so from 1 of 2 starts." in spectrum.summary()
+    lost = replace(spectrum, blocks=torch.cat([growth[:1], torch.full_like(growth[:1], math.nan)]))
+    assert "The largest is negative from every start that stayed finite" in lost.summary()
+    assert not lost.forgets
+
+
+def test_the_title_of_an_empty_figure_tells_why():
+    diverging = ms.lyapunov_spectrum(system(lambda x, h: 2 * h, 2), starts=2)
+    figure = diverging.figure()
+    assert [axes.get_title() for axes in figure.axes] == ["No start stayed finite", ""]
+    singular = ms.lyapunov_spectrum(system(lambda x, h: h * torch.tensor([0.5, 0.0]).double(), 2), steps=40, starts=2)
+    figure = singular.figure()
+    assert "minus infinity is omitted" in figure.axes[0].get_title()
+    figure.draw_without_rendering()
+    boxes = [axes.title.get_window_extent() for axes in figure.axes]
+    assert boxes[0].x1 < boxes[1].x0
 
 
 @SLOW

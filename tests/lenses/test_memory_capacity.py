@@ -1,5 +1,6 @@
 """Linear memory capacity: the closed form compared with a slow formula, the measurement with the closed form."""
 
+from dataclasses import replace
 from math import inf
 from pathlib import Path
 
@@ -175,6 +176,41 @@ def test_delays_beyond_all_memory_add_no_bias():
     assert measured.total < 2 + 3 * measured.total_error
 
 
+def orthogonal_network(size, radius):
+    """Return a linear network whose capacity is its size, and whose successive states depend on each other."""
+    Q = torch.linalg.qr(randn(size, size))[0]
+    return linear_cell(radius * Q, randn(size, 1, seed=1))
+
+
+def test_dependent_states_add_no_bias_to_the_total_over_many_delays():
+    """The capacity is 30. A correction for independent steps gives 31.1 +- 0.4 and a standard deviation of 2.4."""
+    network = orthogonal_network(30, 0.98)
+    exact = float(ms.memory_capacity(network, lags=400).curve.sum())
+    assert exact == pytest.approx(30, abs=1e-4)
+    measured = [ms.measure_memory_capacity(network, steps=800, delays=400, seed=seed) for seed in range(20)]
+    totals = torch.stack([capacity.total for capacity in measured])
+    assert abs(totals.mean() - exact) < 3 * totals.std() / 20**0.5
+    assert totals.std() < 1.7
+    expected = sum(capacity.total_error for capacity in measured) / 20
+    assert expected == pytest.approx(float(totals.std()), rel=0.4)
+    assert sum("above this bound" in capacity.summary() for capacity in measured) <= 2
+
+
+def test_the_summary_tells_which_lags_were_summed_and_whether_longer_ones_would_add():
+    network = orthogonal_network(30, 0.98)
+    short = ms.measure_memory_capacity(network, steps=400, delays=10).summary()
+    assert "past signals over lags 0 to 9 (at most 30 over all lags); the last 10 of these lags add" in short
+    assert "and longer lags would add more" in short
+    one = ms.measure_memory_capacity(network, steps=400, delays=1).summary()
+    assert "at lag 0 (at most 30 over all lags); the last lag adds" in one
+    line = linear_cell(torch.diag(torch.ones(4, dtype=F64), -1), torch.eye(5, dtype=F64)[:, :1])
+    long = ms.measure_memory_capacity(line, steps=400, delays=30)
+    assert "over lags 0 to 29 (at most 5 over all lags). At least" in long.summary()
+    above = replace(long, total=long.total + 10 * long.total_error)
+    assert "above this bound by more than two standard errors" in above.summary()
+    assert "in total (at most 4)" in ms.memory_capacity(stable(4), randn(4), lags=2).summary()
+
+
 def test_a_state_of_fresh_noise_recovers_nothing():
     """The noise has as many dimensions as a tenth of the steps."""
 
@@ -208,12 +244,11 @@ def test_the_readout_is_least_squares():
         h = ms.scan(cell, s.unsqueeze(-1))[0][-500:]
     ones = torch.ones(500, 1, dtype=F64)
     for k in range(2):
-        fitted, evaluated = (s[12 - k : 512 - k, sequence] for sequence in (0, 1))
-        beta = torch.linalg.lstsq(torch.cat([h[:, 0], ones], 1), fitted[:, None], driver="gelsd").solution
-        error = evaluated - (torch.cat([h[:, 1], ones], 1) @ beta)[:, 0]
-        parameters = torch.linalg.matrix_rank(h[:, 0] - h[:, 0].mean(0))
-        best = error.square().mean() / (498 / (498 - parameters))  # the error of the best readout
-        assert torch.allclose(capacity.curve[k], 1 - best / evaluated.var(correction=0))
+        y = [s[12 - k : 512 - k, sequence] for sequence in (0, 1)]  # fitted and evaluated
+        beta = torch.linalg.lstsq(torch.cat([h[:, 0], ones], 1), y[0][:, None], driver="gelsd").solution
+        errors = [y[each] - (torch.cat([h[:, each], ones], 1) @ beta)[:, 0] for each in (0, 1)]
+        shares = [error.square().mean() / each.square().mean() for error, each in zip(errors, y, strict=True)]
+        assert torch.allclose(capacity.curve[k], 1 - (shares[0] * shares[1]).sqrt())  # the error of the best readout
     ridged = ms.measure_memory_capacity(cell, delays=2, steps=500, washout=10, strength=0.5, seed=3, ridge=1e6)
     assert ridged.total < 1e-3
 
@@ -240,11 +275,15 @@ def test_the_chosen_ridge_has_the_least_error_on_further_sequences():
             gram = (X - mean).mT @ (X - mean) + ridge * unit * rows * torch.eye(4, dtype=F64)
             beta = torch.linalg.solve(gram, (X - mean).mT @ (y - y.mean()))
             chosen_error = (y_choose - y.mean() - (X_choose - mean) @ beta).square().mean()
-            parameters = torch.linalg.solve(gram, (X - mean).mT @ (X - mean)).matrix_power(2).trace()
-            error = (y_test - y.mean() - (X_test - mean) @ beta).square().mean()
-            best = min(best or (inf,), (chosen_error, error * (rows - parameters - 2) / (rows - 2)))
-        best = min(best, ((y_choose - y.mean()).square().mean(), (y_test - y.mean()).square().mean()))
-        assert torch.allclose(capacity.curve[k], 1 - best[1] / y_test.var(correction=0), atol=1e-8)
+            hat = torch.linalg.solve(gram, (X - mean).mT @ (X - mean))
+            share = hat.matrix_power(2).trace() / hat.trace()
+            errors = [each - y.mean() - (rows - mean) @ beta for each, rows in ((y, X), (y_test, X_test))]
+            fitted, tested = errors[0].square().mean() / y.square().mean(), errors[1].square().mean()
+            tested = tested / y_test.square().mean()
+            best = min(best or (inf,), (chosen_error, tested * (fitted / tested) ** (share / 2)))
+        nothing = (y_test - y.mean()).square().mean() / y_test.square().mean()
+        best = min(best, ((y_choose - y.mean()).square().mean(), nothing))
+        assert torch.allclose(capacity.curve[k], 1 - best[1], atol=1e-8)
 
 
 @pytest.mark.parametrize(

@@ -68,8 +68,12 @@ def draw_exponents(spectrum: LyapunovSpectrum, colours: Mapping[str, str] = LIGH
         axes.axhline(0, color=colours["muted"], linewidth=1, zorder=1)
     style = {"fmt": "o", "color": colours["stable"], "ecolor": colours["ink"], "markersize": 4.5, "capsize": 3}
     left.errorbar(index[finite], values[finite], yerr=errors[finite], zorder=2, **style)
-    omitted = " (minus infinity is omitted)" if not finite.all() else ""
-    left.set(xlabel="index", ylabel=f"exponent {unit}", title=f"Lyapunov exponents, ± 2 standard errors{omitted}")
+    title = "Lyapunov exponents, ± 2 standard errors"
+    if not spectrum.alive.any():
+        title = "No start stayed finite"
+    elif not finite.all():
+        title = f"{title}\n(minus infinity is omitted)"
+    left.set(xlabel="index", ylabel=f"exponent {unit}", title=title)
     left.locator_params(axis="x", integer=True)
     left.set_xlim(0.5, spectrum.count + 0.5)
     curves = spectrum.convergence[spectrum.alive].numpy()
@@ -87,7 +91,10 @@ def draw_exponents(spectrum: LyapunovSpectrum, colours: Mapping[str, str] = LIGH
     label = "steps" if spectrum.dt is None else "time"
     if spectrum.steps_of_starts is not None:
         label = f"{label} of the longest sequence; the others are stretched"
-    right.set(xlabel=label, title="Running mean: each start (thin), all (thick)")
+    right.set(xlabel=label, title="Running mean: each start (thin), all (thick)" if drawn else "")
+    if not drawn:
+        left.set_yticks([])
+        right.set_axis_off()
     for axes in (left, right):
         style_axes(axes, colours, font_size)
     return figure

@@ -108,6 +108,7 @@ def lyapunov_spectrum(
         dt,
         inputs is not None,
         None if bool((blocks == blocks[0]).all()) else BLOCKS * blocks,
+        transient,
     )
 
 

@@ -10,10 +10,14 @@ import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Bool, Float, Int
+from mnemoscope.lenses.attractors.power_growth import exceeds_power_growth
 from mnemoscope.lenses.result import Result
 
 ROUNDINGS = 64
 """Rounding errors of a step, at most, in units of the resolution of a number and the root of the size of the state."""
+
+SLOWER = 0.75
+"""Growth in the second half of the steps, relative to the first, below which the summary says that it slows down."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -43,6 +47,8 @@ class LyapunovSpectrum(Result):
     """Whether a sequence of inputs drove the network: the exponents are then conditional on the inputs."""
     steps_of_starts: Int[Tensor, " starts"] | None = None
     """Steps averaged over from each start, if these differ."""
+    transient: int = 500
+    """Steps before them; files of earlier versions lack it, and 500 is the default."""
 
     @property
     def count(self) -> int:
@@ -65,7 +71,11 @@ class LyapunovSpectrum(Result):
 
     @property
     def errors(self) -> Float[Tensor, "starts count"]:
-        """Standard error of each exponent of each start: from the scatter of its blocks, or the rounding error."""
+        """Standard error of each exponent of each start: from the scatter of its blocks, or the rounding error.
+
+        It is that of the mean growth over these steps. If states separate in proportion to time, the exponent is 0, and
+        the mean growth is above 0 by more than this error, as it falls like log(time) / time: see `signs`.
+        """
         scatter = (self.blocks.std(1) / self.blocks.shape[1] ** 0.5).clamp_min(self.rounding)
         lost = self.blocks.mean(1).isneginf()
         return scatter.masked_fill(lost, 0).gather(1, self._order)
@@ -103,6 +113,37 @@ class LyapunovSpectrum(Result):
         return torch.maximum(within, across)
 
     @property
+    def signs(self) -> Int[Tensor, " starts"]:
+        """Sign of the largest exponent of each start, 1 or -1; 0 if it is not decided.
+
+        It is decided if the exponent is two standard errors away from 0, and if no growth by a power of time explains
+        the blocks: differences that grow as t or 1 / t have an exponent of 0.
+        """
+        values, errors = self.exponents[:, 0], self.errors[:, 0]
+        certain = (values.abs() > 2 * errors) & self._exceeds_power_growth
+        return torch.where(certain, values.nan_to_num().sign(), 0).to(torch.int64)
+
+    @property
+    def sign(self) -> int:
+        """Sign of `leading`, 1 or -1; 0 if it is not decided, as in `signs`."""
+        growth = self._leading_blocks[self.alive].mean(0, keepdim=True)
+        if not abs(self.leading) > 2 * float(self.mean_errors[0]):
+            return 0
+        exceeds = exceeds_power_growth(growth, torch.tensor([self.steps]), self.transient, self.size)
+        return int(exceeds) * (1 if self.leading > 0 else -1)
+
+    @property
+    def _exceeds_power_growth(self) -> Bool[Tensor, " starts"]:
+        steps = torch.full((len(self.blocks),), self.steps) if self.steps_of_starts is None else self.steps_of_starts
+        return exceeds_power_growth(self._leading_blocks, steps, self.transient, self.size)
+
+    @property
+    def _leading_blocks(self) -> Float[Tensor, "starts blocks"]:
+        """Growth per step of the direction that grows most, in each block."""
+        chosen = self._order[:, None, :1].expand(-1, self.blocks.shape[1], 1)
+        return self.blocks.gather(2, chosen)[:, :, 0] * (self.dt or 1.0)
+
+    @property
     def leading(self) -> float:
         """The largest exponent, averaged over the starts."""
         return float(self.mean[0])
@@ -128,13 +169,12 @@ class LyapunovSpectrum(Result):
 
     @property
     def forgets(self) -> bool:
-        """Whether the largest exponent of every start lies two standard errors below 0.
+        """Whether the largest exponent of every start is negative, as far as `signs` decides.
 
         Nearby states then converge, and after a long enough drive the state depends on the inputs alone: the echo state
         property, as far as these starts show.
         """
-        largest = self.exponents[:, 0] + 2 * self.errors[:, 0]
-        return bool(self.alive.all() and (largest < 0).all())
+        return bool(self.alive.all() and (self.signs == -1).all())
 
     def summary(self) -> str:
         """Return the result in sentences."""
@@ -168,14 +208,14 @@ def _sentences(spectrum: LyapunovSpectrum) -> Iterator[str]:
     fewest = "" if spectrum.steps_of_starts is None else f"{int(spectrum.steps_of_starts.min())} to "
     yield f"{name}, {unit}{rest}: {listed}; over {fewest}{spectrum.steps} steps from {alive} starts."
     value, error = pairs[0]
-    largest, errors = spectrum.exponents[spectrum.alive][:, 0], spectrum.errors[spectrum.alive][:, 0]
-    diverging, converging = int((largest > 3 * errors).sum()), int((largest < -3 * errors).sum())
+    clear = spectrum.exponents[:, 0].abs() > 3 * spectrum.errors[:, 0]
+    diverging, converging = (int((clear & (spectrum.signs == sign)).sum()) for sign in (1, -1))
     if diverging and converging:
         yield (
             f"Nearby states diverge from {diverging} starts and converge from {converging}: these are different "
             f"attractors, and the means describe none of them; `exponents` has the values of each start."
         )
-    elif value > 2 * error and value > 0:
+    elif spectrum.sign == 1:
         dimension = spectrum.dimension
         size = f"{dimension:.3g}" if dimension == dimension else f"beyond the {spectrum.count} exponents computed"
         more = "at least " if spectrum.count < spectrum.size and float(spectrum.mean[-1]) > 0 else ""
@@ -186,5 +226,26 @@ def _sentences(spectrum: LyapunovSpectrum) -> Iterator[str]:
         )
     elif spectrum.forgets:
         yield "The largest is negative from every start: nearby states converge, and the start is forgotten."
+    elif abs(value) > 2 * error and not spectrum.sign:
+        yield _undecided_sentence(spectrum)
+    elif spectrum.sign == -1:
+        decided = int((spectrum.signs == -1).sum())
+        yield (
+            "The largest is negative from every start that stayed finite: nearby states converge there."
+            if decided == alive
+            else f"The largest is negative on average, but not certainly so from {alive - decided} of {alive} starts."
+        )
     else:
         yield "The largest is indistinguishable from 0, or its sign differs between starts."
+
+
+def _undecided_sentence(spectrum: LyapunovSpectrum) -> str:
+    first, second = (float(half.mean()) for half in spectrum._leading_blocks[spectrum.alive].tensor_split(2, dim=1))
+    growth, separate = ("growth", "separate") if spectrum.leading > 0 else ("decay", "approach")
+    law = "time" if spectrum.leading > 0 else "a power of time"
+    if abs(second) < SLOWER * abs(first):
+        how = f"The {growth} slows down as it does where nearby states {separate} in proportion to {law}"
+    else:
+        how = f"As far as the {growth} over these steps shows, nearby states may {separate} in proportion to {law}"
+    undecided = "which is an exponent of 0, so that the sign of the largest is not decided"
+    return f"{how}, {undecided}. More steps decide it, unless it is 0."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isfinite, nan
+from math import nan
 from typing import ClassVar
 
 from torch import Tensor
@@ -11,6 +11,11 @@ from torch import Tensor
 from mnemoscope.base.array_types import Float
 from mnemoscope.lenses.fisher.result import lags_above
 from mnemoscope.lenses.result import Flags, Result
+
+LAST = 10
+"""Last lags of a measured curve, which show whether longer ones would add to the total."""
+HELD = 0.01
+"""Mean share of a signal at these lags from which on the summary mentions them."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -34,7 +39,7 @@ class MemoryCapacity(Result):
     """R^2 of the signal k steps ago, k = 0, 1, ...; a measured value is negative where the readout is worse than the
     mean."""
     total: Float[Tensor, ""]
-    """The capacity: the sum over all lags; if measured, over the lags of the curve."""
+    """The capacity: the sum over all lags; if measured, over the lags of the curve alone."""
     size: int
     """Number of inputs of the readout, which bounds the total (if measured, up to its error)."""
     route: str
@@ -50,12 +55,30 @@ class MemoryCapacity(Result):
 
     def summary(self) -> str:
         """Return the total and the lag up to which half of a signal is recovered, in sentences."""
-        total = f"{float(self.total):.4g}"
-        total += f" +- {self.total_error:.1g}" if isfinite(self.total_error) else ""
+        total, half = f"{float(self.total):.4g}", lags_above(self.curve.detach(), 0.5)
+        if self.curve_error is None:
+            lags = f"in total (at most {self.size})"
+        else:
+            total = f"{total} +- {self.total_error:.1g}"
+            summed = f"over lags 0 to {len(self) - 1}" if len(self) > 1 else "at lag 0"
+            lags = f"{summed} (at most {self.size} over all lags){self._reservation()}"
         return (
-            f"Linear readouts of {self.size} numbers recover {total} past signals in total (at most {self.size}). "
-            f"At least half of a signal's variance is recovered {lags_above(self.curve.detach(), 0.5)}."
+            f"Linear readouts of {self.size} numbers recover {total} past signals {lags}. "
+            f"At least half of a signal's variance is recovered {half}."
         )
+
+    def _reservation(self) -> str:
+        """Return what the sum over the measured lags misses, or why it is too large; an empty text if neither."""
+        assert self.curve_error is not None
+        last, error = self.curve[-LAST:], self.curve_error[-LAST:]
+        if float(self.total) > self.size + 2 * self.total_error:
+            return (
+                "; it is above this bound by more than two standard errors, as the steps are too few for so many lags"
+            )
+        if float(last.mean()) > max(HELD, 2 * float(error.mean())):
+            number = f"the last {len(last)} of these lags add" if len(last) > 1 else "the last lag adds"
+            return f"; {number} {float(last.sum()):.2g}, and longer lags would add more"
+        return ""
 
     @classmethod
     def unpack(cls, tensors: dict[str, Tensor], flags: Flags) -> MemoryCapacity:
