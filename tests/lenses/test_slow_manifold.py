@@ -182,6 +182,11 @@ def test_positions_along_a_ring_are_its_angle() -> None:
 # Planted memories
 
 
+@pytest.fixture(scope="module")
+def leaky() -> ms.SlowManifold:
+    return _found(planted_flat(0.9995), delays=(10, 100))
+
+
 @representatives("0.001")
 @pytest.mark.parametrize("anisotropy", [0.0, 1e-5, 1e-4, 1e-3])
 def test_a_planted_ring(anisotropy: float) -> None:
@@ -293,6 +298,80 @@ def test_noise_diffuses_along_a_line_as_its_eigenvectors_say() -> None:
     assert memory.diffusion == pytest.approx(17 * 0.01**2, rel=1e-6)
     assert memory.diffusion_measured == pytest.approx(memory.diffusion, rel=0.3)
     assert memory.noise_lifetime == pytest.approx(pi / 2 * (0.1 * memory.range) ** 2 / memory.diffusion)
+    # too little noise ever to be lost, if a rounding error of the drift counted as a pull
+    weak = replace(memory, diffusion=1e-14, stretch=1 - 1e-9)
+    assert weak.noise_lifetime == pytest.approx(pi / 2 * (0.1 * memory.range) ** 2 / weak.diffusion, rel=1e-6)
+
+
+def _noise_errors(cell: Cell, memory: ms.SlowManifold, delays: list[int], relax: int = 10) -> np.ndarray:
+    """Return the mean distance, as a share of the range, between copies with and without noise after each delay."""
+    system, generator = ms.Dynamics(cell), torch.Generator().manual_seed(1)
+    curve = Curve(memory.curve.numpy(), memory.topology == "ring")
+    noisy = quiet = memory.states.repeat(3, 1)
+    errors = []
+    for step in range(1, max(delays) + 1):
+        noisy = system(noisy) + memory.noise * torch.randn(noisy.shape, generator=generator, dtype=noisy.dtype)
+        quiet = system(quiet)
+        if step in delays:
+            ends = [noisy, quiet]
+            for _ in range(relax):
+                ends = [system(end) for end in ends]
+            errors.append(np.abs(curve.difference(*(curve.project(end.numpy())[0] for end in ends))).mean())
+    return np.array(errors) / memory.range
+
+
+def test_the_error_by_noise_saturates_where_the_drift_restores_values() -> None:
+    generator = np.random.default_rng(0)
+    V = np.linalg.qr(generator.normal(size=(10, 10)))[0]
+    A = torch.tensor(V @ np.diag([0.99] + [0.5] * 9) @ V.T)
+    cell = ms.adapt(lambda x, h: h @ A.T, state_size=10)
+    memory = _found(cell, torch.tensor(generator.normal(size=(300, 10))), noise=0.01)
+    assert memory.diffusion == pytest.approx(0.01**2)
+    assert memory.diffusion_measured == pytest.approx(memory.diffusion, rel=0.2)
+    assert memory.stretch == pytest.approx(0.99)
+    # the stationary spread of an autoregressive process is 0.01 / sqrt(1 - 0.99^2)
+    limit = (2 / pi) ** 0.5 * 0.01 / (1 - 0.99**2) ** 0.5 / memory.range
+    assert memory.noise_limit == pytest.approx(limit)
+    assert memory.noise_lifetime == inf
+    assert "adds stays below 1.44% of the range, since the drift pulls values back" in memory.summary()
+    delays = [10, 100, 400]
+    decayed = 0.99**10 * memory.noise_errors(np.array(delays))  # the copies relax for 10 steps
+    assert _noise_errors(cell, memory, delays) == pytest.approx(decayed, rel=0.1)
+
+
+@pytest.mark.parametrize("leak", [0.9995, 1.001])
+def test_noise_takes_a_value_away_when_an_autoregressive_process_says(leak: float) -> None:
+    cell = planted_flat(leak)
+    memory = _found(cell, noise=0.05)
+    assert memory.stretch == pytest.approx(leak)
+    assert memory.noise_limit > memory.tolerance
+    k = round(memory.noise_lifetime)
+    assert k > 50
+    spread = 0.05 * ((1 - leak ** (2 * k)) / (1 - leak**2)) ** 0.5
+    assert (2 / pi) ** 0.5 * spread / memory.range == pytest.approx(memory.tolerance, rel=0.01)
+    assert _noise_errors(cell, memory, [k])[0] == pytest.approx(memory.tolerance, rel=0.15)
+    assert f"10% of the range for at least {float(f'{k:.2g}'):,.0f} steps" in memory.summary()
+
+
+def test_noise_on_a_line_with_an_unstable_place_has_a_lower_bound_of_the_lifetime() -> None:
+    def step(x: Tensor, h: Tensor) -> Tensor:
+        line = h[:, :1]
+        return torch.cat([line + 0.002 * (line - line**3), 0.5 * h[:, 1:]], 1)
+
+    cell = ms.adapt(step, state_size=2)
+    memory = _found(cell, noise=0.02)
+    assert sorted(memory.rests_stable.tolist()) == [False, True, True]
+    assert memory.stretch == pytest.approx(1.002, abs=1e-4)
+    assert memory.noise_limit == inf
+    assert _noise_errors(cell, memory, [round(memory.noise_lifetime)])[0] < memory.tolerance
+    assert "although the drift stretches differences by up to 0.20% per step" in memory.summary()
+    assert not replace(memory, stretch=0.99).restores  # three rests cannot all attract
+
+
+def test_a_result_that_did_not_measure_the_drift_claims_no_lifetime_under_noise(leaky: ms.SlowManifold) -> None:
+    memory = replace(leaky, stretch=float("nan"))  # as in files of earlier versions
+    assert np.isnan(memory.noise_lifetime)
+    assert "noise" not in memory.summary()
 
 
 @SLOW
@@ -344,6 +423,48 @@ def test_contraction_cycles_and_chaos_are_no_manifold() -> None:
     W = 3 * _normal(30, 30, 1) / 30**0.5
     assert "become slow" in _found(ms.adapt(lambda x, h: torch.tanh(h @ W.T), state_size=30)).reason
     assert "diverge" in _found(ms.adapt(lambda x, h: 1e30 * h, state_size=2)).reason
+
+
+@pytest.mark.parametrize("growth", [1.01, 1.05, 1.3])
+def test_states_that_leave_are_no_manifold(growth: float) -> None:
+    line = ms.adapt(lambda x, h: h * growth + x, state_size=1, input_size=1)
+    inputs = torch.randn(50, 20, 1, generator=torch.Generator().manual_seed(0))
+    flat = ms.adapt(lambda x, h: torch.cat([growth * h[:, :1], 0.5 * h[:, 1:]], 1), state_size=2)
+    for memory in (ms.find_slow_manifold(line, inputs), _found(flat)):
+        assert not memory
+        assert memory.topology == "none"
+        assert f"their spread grows {growth**60:.3g}-fold from step 60 to step 120" in memory.verdict
+
+
+def test_a_line_that_grows_more_slowly_than_its_time_scale_is_described() -> None:
+    memory = _found(planted_flat(1.001))
+    assert memory.topology == "line"
+    assert memory.rests_stable.tolist() == [False]
+    assert torch.allclose(memory.predicted, memory.measured, rtol=0.05)
+
+
+def test_a_line_is_found_though_a_few_starts_leave() -> None:
+    def step(x: Tensor, h: Tensor) -> Tensor:
+        return torch.cat([torch.where(h[:, :1].abs() < 3, 0.9995, 1.01) * h[:, :1], 0.5 * h[:, 1:]], 1)
+
+    starts = _normal(100, 2).clamp(-2, 2)
+    starts[:3, 0] = 4
+    memory = _found(ms.adapt(step, state_size=2), starts)
+    assert memory.size_kept_longer > 1.25
+    assert memory.topology == "line"
+    assert memory.share == pytest.approx(0.97)
+
+
+def test_a_verdict_claims_no_lifetime_if_the_network_does_not_move_as_predicted(leaky: ms.SlowManifold) -> None:
+    assert "which holds a value" in leaky.verdict
+    wrong = replace(leaky, measured=10 * leaky.measured)
+    assert not wrong.consistent
+    assert "does not move on it as its drift predicts: how long it lasts is unknown" in wrong.verdict
+    assert "holds a value to" not in wrong.verdict
+
+
+def test_a_summary_says_that_an_error_never_reaches_the_tolerance(leaky: ms.SlowManifold) -> None:
+    assert "The predicted error never reaches 10% of the range." in replace(leaky, lifetime=inf).summary()
 
 
 def test_an_untrained_network_contracts_though_its_states_are_slow_and_form_a_loop() -> None:
@@ -456,6 +577,18 @@ def test_too_few_starts_are_undecided() -> None:
     memory = _found(planted_ring(1e-4), 6)
     assert not memory
     assert "pass more starts" in memory.reason
+
+
+@pytest.mark.parametrize("options", [{}, {"speed": 0.1}], ids=["settled", "at a speed"])
+def test_one_place_to_start_from_does_not_tell_whether_states_contract(options: dict[str, float]) -> None:
+    line = ms.adapt(lambda x, h: torch.stack([h[:, 0], 0.5 * h[:, 1]], 1), state_size=2)
+    for starts in (_normal(1, 2), _normal(1, 2).repeat(40, 1)):
+        memory = _found(line, starts, **options)
+        assert "1 different start is too few, 12 are needed: pass more starts" in memory.verdict
+    assert "2 starts on it are too few" in _found(line, 2, **options).verdict
+    torn = ms.adapt(lambda x, h: torch.where(h > 1, 1e30 * h, h), state_size=1)
+    one_left = torch.tensor([[2.0], [0.5]], dtype=torch.float64)
+    assert "1 different start is too few" in _found(torn, one_left, **options).verdict
 
 
 def test_it_saves_loads_and_draws(tmp_path) -> None:

@@ -207,18 +207,6 @@ def measure_errors(
     return errors
 
 
-def noise_gain(
-    view: View, states: Float[Tensor, "states size"], drift: Drift, settling: int
-) -> Float[np.ndarray, " states"]:
-    """Return the squared gain of noise: the variance along the manifold per variance of isotropic noise in one step.
-
-    Noise moves the state off the manifold, to which it returns at another place. That place is differentiated with
-    respect to the state: the gain is the squared norm of the derivative of the settled coordinate, summed over the
-    coordinates. It is 1 if the network is normal, and larger if noise in other directions is carried into the manifold.
-    """
-    return _array(left_tangents(view, states, drift.tangents, settling).square().sum((1, 2)))
-
-
 def left_tangents(
     view: View,
     states: Float[Tensor, "states size"],
@@ -242,29 +230,6 @@ def left_tangents(
             for direction in range(tangents.shape[1])
         ]
     return torch.stack(gradients, 1)
-
-
-def simulate_noise(
-    view: View,
-    states: Float[Tensor, "states size"],
-    drift: Drift,
-    noise: float,
-    steps: int,
-    settling: int,
-    generator: torch.Generator,
-) -> float:
-    """Return the mean squared distance per step, in state units, by which noise moves the states along the manifold.
-
-    Noisy copies and noiseless ones run for `steps` steps, then both settle without noise and are compared.
-    """
-    noisy, quiet = states, states
-    with torch.no_grad():
-        for _ in range(steps):
-            drawn = torch.randn(states.shape, generator=generator, dtype=states.dtype).to(states.device)
-            noisy, quiet = view.system(noisy) + noise * drawn, view.system(quiet)
-    ends = (drift.place(_array(view(advance(view.system, states, settling)))) for states in (noisy, quiet))
-    errors = drift.errors(*ends) * drift.range
-    return float((errors**2).mean()) / steps
 
 
 def _largest(velocity: np.ndarray) -> float:

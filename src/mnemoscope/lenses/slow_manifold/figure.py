@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import pi
 from typing import Any
 
 import numpy as np
@@ -158,11 +157,9 @@ def _draw_errors(axes: Any, result: SlowManifold, colours: Colours) -> None:
     axes.plot(
         delays, scale * result.bound.numpy(), linestyle=(0, (5, 2)), label="bound, delay × largest drift", **dashed
     )
-    if np.isfinite(result.diffusion):
-        by_noise = np.sqrt(2 / pi * result.diffusion * delays) / result.range
-        axes.plot(
-            delays, scale * by_noise, linestyle=(0, (1, 2)), label=f"noise of {result.noise:.2g} per step", **dashed
-        )
+    if np.isfinite(result.diffusion) and np.isfinite(result.stretch):
+        by_noise, label = result.noise_errors(delays), f"noise of {result.noise:.2g} per step, at most"
+        axes.plot(delays, scale * by_noise, linestyle=(0, (1, 2)), label=label, **dashed)
     axes.plot(delays, scale * result.predicted.numpy(), color=colours["slow"], linewidth=1.8, label="predicted")
     axes.scatter(delays, scale * result.measured.numpy(), color=colours["ink"], s=26, zorder=3, label="measured")
     axes.set_xscale("log")

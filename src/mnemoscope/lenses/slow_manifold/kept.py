@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import torch
 from torch import Tensor
 
 from mnemoscope.base.array_types import Bool, Float
 from mnemoscope.lenses.dynamics import Dynamics
 from mnemoscope.lenses.slow_manifold.settling import Settling, settle, wait_for_speed
-from mnemoscope.lenses.slow_manifold.shape import local_dimension
+from mnemoscope.lenses.slow_manifold.shape import FEWEST, local_dimension
 from mnemoscope.lenses.slow_manifold.view import View
 
 SCALES, SHORT = (60, 30, 15), (8, 4)
@@ -26,6 +27,8 @@ CONTRACTED = 0.02
 """With less than this share of their first spread left, the states have contracted to one point."""
 SHRINKING = 0.8
 """With less than this share of its spread left after twice the time, a set of states still contracts."""
+GROWING = 1 / SHRINKING
+"""With more than this multiple of its spread after twice the time, a set of states leaves."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,8 @@ class Kept:
     """Largest speed of a slow state."""
     steps: int
     """Time scale: a memory keeps its spread over as many steps."""
+    places: int
+    """Number of different finite starts; a spread needs two."""
     shorter: Kept | None = None
     """The same starts on a shorter time scale, on which they may be a memory that does not last."""
 
@@ -55,7 +60,7 @@ class Kept:
     @property
     def contracts(self) -> bool:
         """Whether the states contract to one point, or still approach one."""
-        return self.settling.kept <= CONTRACTED or self.settling.kept_longer < SHRINKING
+        return self.places > 1 and (self.settling.kept <= CONTRACTED or self.settling.kept_longer < SHRINKING)
 
     @property
     def too_fast(self) -> bool:
@@ -71,15 +76,24 @@ class Kept:
         total, settling = len(self.settling.finite), self.settling
         if 2 * len(settling.states) < total:
             return f"{total - len(settling.states)} of {total} starts diverge"
+        if self.places < 2:
+            return f"{self.places} different start is too few, {FEWEST} are needed: pass more starts"
         if settling.kept <= CONTRACTED:
             left = f"{settling.kept:.3f} of their spread is left after {settling.steps} steps"
             return f"all states contract to one point ({left})"
         if self.contracts:
             half, left = settling.steps // 2, f"{settling.kept_longer:.2f}"
             return f"the states still contract: {left} of the spread after {half} steps is left after {settling.steps}"
+        if self.too_fast and settling.kept_longer > GROWING:
+            return growth_reason(settling.kept_longer, settling.steps)
         if self.too_fast:
             return f"only {int(self.slow.sum())} of {total} starts become slow"
         return ""
+
+
+def growth_reason(growth: float, steps: int) -> str:
+    """Return why states whose spread grew by this factor in the second half of these steps hold no value."""
+    return f"the states leave: their spread grows {growth:.3g}-fold from step {steps // 2} to step {steps}"
 
 
 def keep_slow_states(
@@ -117,12 +131,18 @@ def _settled(view: View, starts: Tensor, speed: float | None, steps: int, doubli
         settling = settle(view, starts, steps, longest)
         limit = CROSSED * settling.diameter / steps if speed is None else float(speed)
         slow = ((settling.speeds <= limit) & (settling.peak <= FASTER * limit)).cpu()
-        return Kept(view, settling, settling.states, settling.speeds, slow, limit, steps)
+        places = _number_of_places(starts, settling)
+        return Kept(view, settling, settling.states, settling.speeds, slow, limit, steps, places)
     # each start stays where it first has the speed asked for; settling on shows whether the states keep their spread
     states, speeds, arrived = wait_for_speed(view.system, starts, float(speed), longest)
     settling = settle(view, states, steps, longest)
     finite = settling.finite
-    return Kept(view, settling, states[finite], speeds[finite], arrived[finite] >= 0, float(speed), steps)
+    places = _number_of_places(starts, settling)
+    return Kept(view, settling, states[finite], speeds[finite], arrived[finite] >= 0, float(speed), steps, places)
+
+
+def _number_of_places(starts: Tensor, settling: Settling) -> int:
+    return len(torch.unique(starts[settling.finite.to(starts.device)], dim=0))
 
 
 def _dimension(kept: Kept) -> int:

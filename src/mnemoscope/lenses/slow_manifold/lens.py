@@ -26,13 +26,11 @@ from mnemoscope.lenses.slow_manifold.drift import (
     drift_on_curve,
     drift_on_surface,
     measure_errors,
-    noise_gain,
     predict_errors,
-    simulate_noise,
 )
 from mnemoscope.lenses.slow_manifold.gaps import fill_gaps, separate_groups
-from mnemoscope.lenses.slow_manifold.homology import pairwise_distances
-from mnemoscope.lenses.slow_manifold.kept import SHRINKING, Kept, keep_slow_states
+from mnemoscope.lenses.slow_manifold.kept import GROWING, SHRINKING, Kept, growth_reason, keep_slow_states
+from mnemoscope.lenses.slow_manifold.noise import largest_stretch, measure_noise
 from mnemoscope.lenses.slow_manifold.rests import fixed_points_on, rests_on_curve
 from mnemoscope.lenses.slow_manifold.result import SlowManifold
 from mnemoscope.lenses.slow_manifold.settling import spread
@@ -43,8 +41,6 @@ STARTS = 300
 """Number of visited states from which the search starts."""
 DETOUR = 1.5
 """A curve this many times longer than the shortest tree through its vertices jumps between branches."""
-NOISE_STARTS = 100
-"""States on which noise acts."""
 
 
 @show_slow("slow manifold")
@@ -83,7 +79,8 @@ def find_slow_manifold(
             if it crosses at most a tenth of the diameter of all settled states within `steps` steps.
         steps: time scale of the memory. The states settle for at least twice as many steps, and longer until their
             speeds stop falling. A set that loses a fifth of its spread from the first half of that time to the second
-            contracts, and is no memory. By default 60, then 30 and 15 if the states contract.
+            contracts, and is no memory; one whose spread grows by more than a quarter leaves. By default 60, then 30
+            and 15 if the states contract.
         delays: steps after which the error of a held value is predicted from the drift and measured.
         tolerance: mean error, as a share of the range, at which a value counts as lost.
         noise: standard deviation of noise in every number of the state and step, for the diffusion; by default a
@@ -122,6 +119,9 @@ def find_slow_manifold(
     cloud = torch.cat([states, filled])
     group = torch.from_numpy(separate_groups(view, cloud, found.limit, settling.steps))
     shapes = _shapes(found, _shown(view, cloud), group.numpy(), seed)
+    growth = _growth(found, group[: len(states)])
+    if shapes[0].topology != "point" and growth > GROWING:
+        return replace(result, reason=growth_reason(growth, settling.steps))
     result = _with_shapes(replace(result, filled=_shown(view, filled).cpu(), group=group[: len(states)]), shapes)
     members = states[(result.group == 0).to(states.device)]
     reason = _why_no_manifold(shapes, len(members))
@@ -137,7 +137,8 @@ def find_slow_manifold(
         **_described(shape, drift),
         **rests_on_curve(drift, points, view.window),
         **_errors(view, members, drift, delays, tolerance),
-        **_noise(view, members, drift, noise, found.steps, settling.steps, generator),
+        **measure_noise(view, members, drift, noise, found.steps, settling.steps, generator),
+        stretch=largest_stretch(view, everything, drift, found.steps),
     )
     if view.window > 1 and not described.consistent:
         return replace(result, reason="the states stay fast, and their means do not move as their drift predicts")
@@ -212,6 +213,18 @@ def _shapes(found: Kept, shown: Tensor, group: np.ndarray, seed: int) -> list[Sh
     return shapes
 
 
+def _growth(found: Kept, group: Tensor) -> float:
+    """Return the spread of the main group's settled states, as a share of that after half of the settling.
+
+    It is judged within the group, whose time scale the growth of the others does not concern.
+    """
+    slow = found.slow.to(found.settling.shown.device)
+    before, after = (
+        spread(part[slow][(group == 0).to(part.device)]) for part in (found.settling.half, found.settling.shown)
+    )
+    return after / before if before > 0 else 1.0
+
+
 def _why_isolated(shapes: list[Shape]) -> str:
     if shapes[0].topology != "point":
         return shapes[0].reason
@@ -262,23 +275,6 @@ def _errors(view: View, members: Tensor, drift: Drift, delays: Sequence[int], to
         "bound": torch.tensor([delay * fastest for delay in delays], dtype=torch.float64),
         "lifetime": lifetime,
     }
-
-
-def _noise(
-    view: View,
-    members: Tensor,
-    drift: Drift,
-    noise: float | None,
-    steps: int,
-    settling: int,
-    generator: torch.Generator,
-) -> dict[str, float]:
-    diameter = float(pairwise_distances(_array(_shown(view, members))).max())
-    sigma = 1e-3 * diameter if noise is None else float(noise)
-    chosen = members[torch.randperm(len(members), generator=generator)[:NOISE_STARTS].to(members.device)]
-    gain = float(noise_gain(view, chosen, drift, settling).mean())
-    simulated = simulate_noise(view, members, drift, sigma, steps, settling, generator)
-    return {"noise": sigma, "diffusion": sigma**2 * gain, "diffusion_measured": simulated}
 
 
 def _nothing(found: Kept, states: Tensor, chosen: bool, tolerance: float, dt: float | None) -> SlowManifold:

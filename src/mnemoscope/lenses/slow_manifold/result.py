@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from math import inf, isfinite, nan, pi, sqrt
+from math import expm1, inf, isfinite, log, log1p, nan, pi, sqrt
 from typing import ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -20,6 +21,9 @@ NAMED = ("line", "ring", "plane", "sphere", "torus")
 
 EULER = {"ring": 0, "sphere": 2, "torus": 0}
 """Euler characteristic of closed manifolds: the sum of the indices of all rest points (Poincaré & Hopf)."""
+
+WEAKEST = 1e-6
+"""Largest share per step by which the drift may seem to shrink differences where it does not."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -102,9 +106,9 @@ class SlowManifold(Result):
     noise: float = nan
     """Standard deviation of the noise per step and number of the state."""
     diffusion: float = nan
-    """Predicted variance along the manifold per step of this noise, in units of the state."""
+    """Predicted variance along the manifold that a step of this noise adds, in units of the state."""
     diffusion_measured: float = nan
-    """The same, simulated."""
+    """The same, from the spread of simulated states."""
     fixed_points: FixedPoints | None = None
     """Fixed points near the manifold."""
     dt: float | None = None
@@ -115,6 +119,9 @@ class SlowManifold(Result):
     """Positions on a line or ring at which the estimated drift changes sign, but no fixed point was found."""
     shorter_steps: int | None = None
     """The `steps` that describe a memory too short to count, which the states pass on their way; None without one."""
+    stretch: float = nan
+    """Largest factor per step by which the drift stretches small differences along the manifold; below 1 it shrinks
+    them everywhere."""
 
     def __bool__(self) -> bool:
         return not self.reason
@@ -157,12 +164,61 @@ class SlowManifold(Result):
         return bool((stable[: len(following)] != following).all())
 
     @property
+    def restores(self) -> bool:
+        """Whether the drift pulls all values together, as it can only on a line or plane with at most one rest."""
+        rests = len(self.doubtful) + (0 if self.fixed_points is None else len(self.fixed_points))
+        return self.topology in ("line", "plane") and rests <= 1 and self.stretch < 1 - WEAKEST
+
+    @property
     def noise_lifetime(self) -> float:
-        """Delay at which noise alone moves a value by the tolerance on average; NaN if no noise was considered."""
-        if not isfinite(self.diffusion):
+        """Delay up to which the mean error that noise adds stays below the tolerance.
+
+        It is infinite if noise never adds as much, and NaN if it was not examined. The error that noise adds is the
+        distance d between a noisy value and one without noise. Noise adds the variance D to it in a step, the
+        `diffusion`, and the drift changes it by at most the factor a, the `stretch`, or 1 if that is below 1 without
+        `restores`. So d is no larger on average than in an autoregressive process (Ornstein & Uhlenbeck in discrete
+        time) with the variance
+
+            V(k) = D (1 + a^2 + ... + a^(2 k - 2)) = D (a^(2 k) - 1) / (a^2 - 1),
+
+        which is D k for a = 1 and stays below D / (1 - a^2) for a < 1. On a curve its mean is sqrt(2 V / pi), and on a
+        surface at most sqrt(V). The lifetime is the k at which this is the tolerance. It is exact for Gaussian noise
+        and a linear drift; for any other drift it is a lower bound.
+        """
+        if not isfinite(self.diffusion) or not isfinite(self.stretch):
             return nan
-        # the mean of |z| for a normal z of variance D k is sqrt(2 D k / pi)
-        return pi / 2 * (self.tolerance * self.range) ** 2 / self.diffusion if self.diffusion else inf
+        variance = (self.tolerance * self.range / self._mean_of_noise) ** 2
+        if self.diffusion == 0 or self.noise_limit <= self.tolerance:
+            return inf
+        rate = self._noise_rate
+        if rate == 0:
+            return variance / self.diffusion
+        return log1p(variance * expm1(rate) / self.diffusion) / rate
+
+    @property
+    def noise_limit(self) -> float:
+        """Share of the range that the mean error by noise never exceeds; infinite unless the drift restores."""
+        if not self.restores:
+            return inf
+        return self._mean_of_noise * sqrt(self.diffusion / -expm1(self._noise_rate)) / self.range
+
+    def noise_errors(self, delays: np.ndarray) -> np.ndarray:
+        """Return the mean error that noise adds after each delay, as in `noise_lifetime`, as shares of the range."""
+        rate = self._noise_rate
+        with np.errstate(over="ignore"):
+            variance = self.diffusion * (np.expm1(rate * delays) / expm1(rate) if rate else delays)
+        return self._mean_of_noise * np.sqrt(variance) / self.range
+
+    @property
+    def _noise_rate(self) -> float:
+        """Logarithm of a^2 in `noise_lifetime`."""
+        rate = 2 * log(max(self.stretch, 1e-12))
+        return rate if self.restores else max(0.0, rate)
+
+    @property
+    def _mean_of_noise(self) -> float:
+        """Largest mean length of Gaussian noise of variance 1 along the manifold."""
+        return sqrt(2 / pi) if self.positions.shape[1] == 1 else 1.0
 
     @property
     def unit(self) -> str:
@@ -176,6 +232,8 @@ class SlowManifold(Result):
             return f"No slow manifold: {self.reason}."
         name = f"a {self.topology}" if self.topology in NAMED else f"a set of dimension {self.dimension}"
         text = f"{_share(self.share)} of {len(self.kept)} starts settle on a slow manifold, {name}, "
+        if not self.consistent:
+            return f"{text}but the network does not move on it as its drift predicts: how long it lasts is unknown."
         if self.lifetime == inf:
             return f"{text}on which the mean error of a value stays below {self.tolerance:.0%} of its range."
         held = f"for about {_digits(self.lifetime)} {self.unit}"
@@ -244,14 +302,27 @@ def _drift_sentences(result: SlowManifold) -> Iterator[str]:
     if not result.consistent:
         yield "The network does not move as its drift predicts, so the lifetime is not reliable: settle longer."
     yield _rest_sentence(result)
-    held = "never" if result.lifetime == inf else f"after about {_digits(result.lifetime)} {result.unit}"
-    yield f"The predicted error reaches {result.tolerance:.0%} of the range {held}."
-    if isfinite(result.noise_lifetime):
-        sigma = sqrt(result.diffusion_measured / result.diffusion) if result.diffusion else nan
-        yield (
-            f"Noise of {result.noise:.2g} per step does so after {_digits(result.noise_lifetime)} {result.unit} "
-            f"(simulated spread: {sigma:.2f} of the predicted one)."
-        )
+    share = f"{result.tolerance:.0%} of the range"
+    yield (
+        f"The predicted error never reaches {share}."
+        if result.lifetime == inf
+        else f"The predicted error reaches {share} after about {_digits(result.lifetime)} {result.unit}."
+    )
+    yield _noise_sentence(result)
+
+
+def _noise_sentence(result: SlowManifold) -> str:
+    """Return how much noise adds to the error, which the drift limits or increases."""
+    if not result.diffusion > 0 or not isfinite(result.stretch):
+        return ""
+    simulated = f"simulated spread: {sqrt(result.diffusion_measured / result.diffusion):.2f} of the predicted one"
+    added = f"The mean error that noise of {result.noise:.2g} per step adds stays below"
+    if result.noise_lifetime == inf:
+        return f"{added} {result.noise_limit:.2%} of the range, since the drift pulls values back ({simulated})."
+    text = f"{added} {result.tolerance:.0%} of the range for at least {_digits(result.noise_lifetime)} {result.unit}"
+    if result.noise_lifetime * result._noise_rate > 0.1:
+        text += f", although the drift stretches differences by up to {result.stretch - 1:.2%} per step"
+    return f"{text} ({simulated})."
 
 
 def _rest_sentence(result: SlowManifold) -> str:
