@@ -172,6 +172,8 @@ def test_the_mean_over_tasks_has_an_interval_from_the_variances_of_the_tasks_and
     same = table(*(replace(each, accuracy=0.9) for each in runs), arena=arena)
     assert same.mean_interval("gru") == (same.mean_skill("gru")[0],) * 2
     assert same.undecided("gru") == ["elman", "deltanet"]
+    one = [each for each in same.runs if (each.network, each.task) != ("deltanet", "recall")]
+    assert table(*one, arena=arena).undecided("gru") == ["elman"]  # a mean over other tasks
 
 
 def test_two_means_over_tasks_are_compared_by_the_difference_and_not_by_their_intervals():

@@ -177,10 +177,16 @@ def test_a_function_without_weights_computes_in_the_precision_of_its_inputs():
     cell = ms.adapt(lambda x, h: torch.tanh(h @ W.T), state_size=2, bounds=(-1, 1))
     outputs, state = ms.scan(cell, torch.randn(5, 3, 1).double())
     assert outputs.dtype == state.dtype == torch.float64
-    with pytest.raises(ValueError, match=r"does not compute with inputs of torch.float32 .* or pass inputs of theirs"):
+    with pytest.raises(
+        ValueError, match=r"does not compute with inputs of torch.float32 .* or the inputs that of its tensors"
+    ):
         ms.scan(cell, torch.randn(5, 3, 1))
-    rotated = ms.adapt(lambda x, h: h * torch.tensor(1j) + x, state=torch.zeros(1, 1).cfloat(), output=lambda h: h.real)
-    assert ms.scan(rotated, torch.randn(4, 2, 1).double())[1].dtype == torch.complex128
+    given = ms.adapt(lambda x, h: h + x, state=torch.zeros(1, 1, dtype=torch.float64))
+    with pytest.raises(ValueError, match="are float64, but the inputs float32"):  # the precision of a given state
+        ms.scan(given, torch.randn(5, 3, 1))
+    batched = ms.adapt(lambda x, h: torch.bmm(h.unsqueeze(1), W.expand(len(h), 2, 2)).squeeze(1), state_size=2)
+    with pytest.raises(ValueError, match=r"does not compute with inputs of torch.float32"):
+        ms.scan(batched, torch.randn(5, 3, 1))
 
 
 def test_a_function_takes_the_form_of_its_state_from_a_given_one():

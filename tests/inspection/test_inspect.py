@@ -199,6 +199,21 @@ def test_a_mask_of_the_wrong_shape_is_named_in_the_layout_of_the_network():
         scored_steps(targets, mask, batch_first=True)
 
 
+def test_a_search_is_complete_where_points_are_easy_to_find_and_ends_where_they_are_not():
+    blocks = torch.nn.RNN(1, 256, bias=False)  # three bits, each held by the mean of 85 units
+    blocks.weight_hh_l0.data = torch.block_diag(*(1.5 / 85 * torch.ones(85, 85),) * 3, torch.zeros(1, 1))
+    fp = InspectionOptions(progress=False).search(ms.Dynamics(blocks))
+    assert (len(fp), fp.cut_off) == (27, False)
+    torch.manual_seed(0)
+    chaotic = torch.nn.RNN(1, 60, bias=False)
+    chaotic.weight_hh_l0.data = 3 * torch.randn(60, 60) / 60**0.5
+    dynamics = ms.Dynamics(chaotic)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mnemoscope.inspection.options.FEWEST_STEPS", 10)
+        patch.setattr("mnemoscope.inspection.options.WORK", 1.0)
+        assert QUIET.search(dynamics).stopped == "the limit of 10 solver steps was reached"
+
+
 def test_options_of_fixed_points_are_refused_if_none_are_searched_for():
     attentive = ms.networks.memrnn(2, 4)
     assert ms.inspect(attentive, trials(), options=QUIET).fixed_points is None

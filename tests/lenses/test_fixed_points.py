@@ -26,7 +26,7 @@ from mnemoscope.lenses import (
 )
 from mnemoscope.lenses.fixed_points.linear_algebra import inverse_and_index
 from mnemoscope.lenses.fixed_points.matrix_free import conjugate_gradients, gmres
-from mnemoscope.lenses.fixed_points.outcomes import Starts
+from mnemoscope.lenses.fixed_points.outcomes import Certificate, Starts
 from tests.slow import representatives
 
 SOLVERS = [Newton(), LevenbergMarquardt(), NewtonKrylov(), GaussNewtonCG(), ChordNewton(thorough=True)]
@@ -101,18 +101,35 @@ def test_the_summary_reports_missing_points():
         assert f"with an {parity} number of real eigenvalues above 1 is missing" in fp.summary()
 
 
-def test_the_summary_names_signs_of_a_missing_point_that_the_index_sum_does_not_show():
+def test_the_summary_names_a_sign_of_missing_points_that_the_index_sum_does_not_show():
     dynamics, roots = cube()
-    once = ms.find_fixed_points(dynamics, torch.cat([roots, roots[:-2]]))  # two points from one start each
-    assert once.may_be_complete
-    assert "for the complete set; but 2 points were reached from a single start, so that others" in once.summary()
-    more = Starts(*(part.repeat(2)[:82] for part in vars(once.starts).values()))
-    lost = replace(once, reached=torch.full((27,), 2), starts=more)
-    assert "28 of 82 starts reached no fixed point, so that pairs of points may be missing" in lost.summary()
-    twice = ms.find_fixed_points(dynamics, torch.cat([roots, roots]))
-    assert twice.doubt == ""
-    assert "no sign of a missing point, though no proof" in twice.summary()
-    assert once[:3].doubt == ""  # a selection claims nothing
+    fp = ms.find_fixed_points(dynamics, roots)
+    assert fp.doubt == ""
+    assert "no sign of a missing point, though no proof" in fp.summary()
+    for number, many in ((40, False), (42, True)):  # a third of the starts, and more
+        starts = Starts(*(part.repeat(2)[:number] for part in vars(fp.starts).values()))
+        lost = replace(fp, starts=starts)
+        words = f"{number - 27} of {number} starts reached no fixed point, so that pairs of points may be missing"
+        assert (words in lost.summary()) == many
+    assert lost.may_be_complete
+    assert lost[:3].doubt == ""  # a selection claims nothing
+    assert replace(lost, dimension=0).doubt == ""  # a linear equation decides
+    proof = Certificate(torch.empty(0, 2, 16), 9, -torch.ones(16), torch.ones(16))
+    assert replace(lost, certificate=proof).doubt == ""
+
+
+def test_a_search_that_a_limit_ended_is_no_complete_one():
+    dynamics, roots = cube(8)
+    cut = ms.find_fixed_points(dynamics, Adaptive(roots + 0.01, max_steps=1))
+    assert len(cut) == 27
+    assert cut.cut_off
+    assert "for the complete set; but the search ended because the limit of 1 solver step was reached." in cut.summary()
+    whole = ms.find_fixed_points(dynamics, Adaptive(roots, max_steps=10**6))
+    assert not whole.cut_off
+    ring = ms.adapt(lambda x, h: h / h.norm(dim=1, keepdim=True).clamp_min(0.1) * 0.9, state_size=2)
+    unbounded = ms.find_fixed_points(ring, Adaptive(max_steps=1))
+    assert unbounded.may_be_complete is None
+    assert "The search ended because the limit of 1 solver step was reached." in unbounded.summary()
 
 
 def test_a_step_with_jumps_may_have_no_fixed_point_in_its_box():

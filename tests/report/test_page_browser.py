@@ -145,7 +145,7 @@ def test_headings_sort_and_numbers_select(visited):
     ups = [0] * 8 + [1] * 12 + [2] * 6 + [3]
     assert visited["first"] == [[str(up) for up in ups], "ascending"]
     assert visited["down"] == [[str(up) for up in reversed(ups)], "descending"]
-    assert visited["starts"] == [[str(number + 2) for number in range(27)], "ascending", None]
+    assert visited["starts"] == [[str(number + 1) for number in range(27)], "ascending", None]
     assert visited["kinds"] == ["saddle"] * 19 + ["stable node"] * 8
     assert visited["numbers"] == [str(number) for number in range(27)]
     assert visited["focusable"]

@@ -70,7 +70,7 @@ def full_page(**changes):
     fp = cube()
     slow = replace(fp[[3, 7]], q=torch.tensor([3e-7, 8e-6], dtype=torch.float64))
     starts = outcome({Status.FIXED: 90, Status.SLOW: 6, Status.DIVERGED: 4})
-    fp = replace(fp, slow=slow, starts=starts, reached=fp.reached + 1)
+    fp = replace(fp, slow=slow, starts=starts)
     curve = [{"step": step, "train_loss": 0.3 / (1 + step)} for step in range(50)]
     curve.append({"step": 49, "loss": 0.004, "accuracy": 0.99})
     page = NetworkPage(
@@ -329,8 +329,8 @@ def test_the_headline_counts_the_kinds_of_points():
 def test_the_verdict_follows_the_index_sum():
     fp = cube()
     assert completeness_verdict(fp).state == "complete"
-    once = replace(fp, starts=outcome({Status.FIXED: 27}), reached=torch.ones(27).long())
-    assert completeness_verdict(once).badge == "Completeness in doubt"
+    lost = replace(fp, starts=outcome({Status.FIXED: 27, Status.STALLED: 27}), reached=torch.ones(27).long())
+    assert completeness_verdict(lost).badge == "Completeness in doubt"
     assert completeness_verdict(fp[fp.unstable > 0]).state == "unknown"  # a selection makes no claim of completeness
     saddles, corners = (replace(fp[chosen], bounded=True) for chosen in (fp.unstable > 0, fp.unstable == 0))
     assert completeness_verdict(saddles).state == "incomplete"

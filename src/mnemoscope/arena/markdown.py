@@ -21,7 +21,7 @@ MARKS = ("<!-- arena -->", "<!-- end of arena -->")
 def write_markdown(path: str | Path, table: ArenaTable, cards: Mapping[str, MemoryCard] | None = None) -> Path:
     """Write the table as Markdown into a new file, or between the marks of an existing one, and return the path.
 
-    Accuracies at longer spans, and memory cards of the networks, become tables of their own.
+    Accuracies at longer spans, and memory cards of the networks, become further tables.
     """
     parts = [table_as_markdown(table), *_longer(table), *_cards(table, cards or {})]
     return write_marked(path, MARKS, "\n\n".join(parts))

@@ -130,13 +130,23 @@ class ArenaTable(Result):
 
         The difference of two means is tested as that of any two networks is (`replication.differences`): by Welch's
         test, with the number of the other networks as the number of comparisons. A network of which a task has fewer
-        than three seeds is in no comparison.
+        than three seeds is in no comparison, and neither is one that has not run the same tasks.
         """
-        others = [name for name in self.ranking() if name != network and self.mean_reach(name) is not None]
         if self.mean_reach(network) is None:
             return []
+        others = [
+            name
+            for name in self.ranking()
+            if name != network
+            and self._run_tasks(name) == self._run_tasks(network)
+            and self.mean_reach(name) is not None
+        ]
         differences = {name: self._difference(network, name, len(others)) for name in others}
         return [name for name, each in differences.items() if each.low <= 0 <= each.high]
+
+    def _run_tasks(self, network: str) -> list[str]:
+        """Return the tasks that have a part in the mean skill of a network."""
+        return [task for task in self.tasks if self.cell(network, task).skill is not None]
 
     def _difference(self, first: str, second: str, comparisons: int) -> Difference:
         """Return the difference of the mean skills of two networks, as one of several comparisons."""

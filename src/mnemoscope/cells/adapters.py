@@ -125,8 +125,13 @@ class FunctionCell(Cell):
         self.register_buffer("_like", like, persistent=False)  # holds dtype and device
 
     @property
+    def has_weights(self) -> bool:
+        """Whether the function is a module with weights; otherwise it computes where its inputs are."""
+        return next(self._weights(), None) is not None
+
+    @property
     def follows_inputs(self) -> bool:
-        return next(self._weights(), None) is None
+        return not self.has_weights and self.first_is_output
 
     def initial_state(self, batch: int) -> State:
         return map_state(lambda tensor: tensor.expand(batch, *tensor.shape[1:]).clone(), self._moved_start())
@@ -136,11 +141,11 @@ class FunctionCell(Cell):
         try:
             new = self.function(x, state)
         except RuntimeError as error:
-            if "dtype" not in str(error):
+            if not any(words in str(error) for words in ("dtype", "scalar type", "Input type")):
                 raise
             raise ValueError(
                 f"{name} does not compute with inputs of {x.dtype} and a state of {leaves(state)[0].dtype}: {error}. "
-                f"Give its tensors that dtype, or pass inputs of theirs."
+                f"Give its tensors the dtype of the inputs, or the inputs that of its tensors."
             ) from error
         try:
             return restore_form(new, state)

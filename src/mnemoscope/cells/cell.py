@@ -68,7 +68,7 @@ class Cell(nn.Module):
 
     @property
     def follows_inputs(self) -> bool:
-        """Whether the cell has no weights, and computes on the device and in the precision of its inputs."""
+        """Whether the cell has neither weights nor a given state, and computes in the precision of its inputs."""
         return False
 
     @property

@@ -13,7 +13,7 @@ from torch.nn.utils.rnn import PackedSequence
 from torch.utils.checkpoint import checkpoint as recompute
 
 from mnemoscope.base.array_types import Bool, Num
-from mnemoscope.cells.adapters import Network, as_cell
+from mnemoscope.cells.adapters import FunctionCell, Network, as_cell
 from mnemoscope.cells.cell import Cell, check_input, check_mask, check_state
 from mnemoscope.cells.fast_path import FastPath, NoFastPath, why_no_fast_path
 from mnemoscope.cells.flat_steps import why_not_flat
@@ -239,16 +239,10 @@ def start_state(cell: Cell, xs: Num[Tensor, "time batch ..."], state: State | No
         check_state(cell, xs.shape[1], state)
         return state
     initial = cell.initial_state(xs.shape[1])
-    if cell.follows_inputs:
-        return map_state(lambda tensor: tensor.to(xs.device, _dtype_like(tensor, xs)), initial)
+    if isinstance(cell, FunctionCell) and not cell.has_weights:  # it computes where its inputs are
+        dtype = xs.dtype if cell.follows_inputs and xs.is_floating_point() else None
+        return map_state(lambda tensor: tensor.to(xs.device, dtype), initial)
     return initial
-
-
-def _dtype_like(tensor: Tensor, xs: Tensor) -> torch.dtype:
-    """Return the precision of the inputs for a tensor of the state; its own if the inputs are integers."""
-    if not (xs.is_floating_point() or xs.is_complex()):
-        return tensor.dtype
-    return xs.dtype.to_complex() if tensor.is_complex() else xs.dtype
 
 
 def without_masked(xs: Tensor, mask: Bool[Tensor, "time batch"] | None) -> Tensor:

@@ -12,10 +12,10 @@ from mnemoscope.base.array_types import Float
 from mnemoscope.base.progress import is_visible
 from mnemoscope.lenses import Adaptive, Dynamics, FixedPoints, find_fixed_points
 
-FEWEST_STARTS = 6
-"""Starts of a search in multiples of those of a wave, however long a start takes."""
-WORK = 2e9
-"""Starts of a search times the cube of the size, the multiplications of a factorisation: some seconds of a core."""
+FEWEST_STEPS = 2000
+"""Solver steps after which a search may end: those to 27 points of a network of 512 units are 200."""
+WORK = 2e11
+"""Solver steps times the cube of the size, the multiplications of a factorisation: 10 to 20 seconds of a core."""
 
 
 @dataclass(frozen=True)
@@ -47,11 +47,11 @@ class InspectionOptions:
     def search(self, dynamics: Dynamics, pool: Float[Tensor, "starts size"] | None = None) -> FixedPoints:
         """Search for fixed points, from the states of `pool` if given.
 
-        Without `full`, the number of starts is limited where a start takes long: a chaotic network of hundreds of units
-        has so many fixed points that the search would take minutes.
+        Without `full`, the steps of the solver are limited: a chaotic network of hundreds of units has so many fixed
+        points that the search would take minutes.
         """
-        limit = None if self.full else max(FEWEST_STARTS * self.starts, int(WORK / dynamics.size**3))
-        starts = Adaptive(pool, number=self.starts, patience=2, max_starts=limit)
+        limit = None if self.full else max(FEWEST_STEPS, int(WORK / dynamics.size**3))
+        starts = Adaptive(pool, number=self.starts, patience=2, max_steps=limit)
         shown = self.progress and is_visible()
         return find_fixed_points(dynamics, starts, seed=self.seed, progress=shown, certify=self.certify)
 

@@ -324,10 +324,11 @@ def _step(dynamics: Dynamics, states: Tensor, name: str) -> Tensor:
         inputs = dynamics.input.expand(len(states), *dynamics.input.shape[1:])
         return dynamics.layout.flatten(dynamics.cell(inputs, dynamics.layout.unflatten(states)))
     except Exception as error:
+        reason = str(error).rstrip(".")
         raise ValueError(
             f"{name} could not step from a state of shape {tuple(states.shape)} and an input of shape "
-            f"{(len(states), *dynamics.input.shape[1:])}, both {dynamics.dtype}: {str(error).rstrip('.')}. If it expects another number "
-            f"of inputs, pass input_size=... to ms.adapt; if its weights are float32, convert them or pass "
+            f"{(len(states), *dynamics.input.shape[1:])}, both {dynamics.dtype}: {reason}. If it expects another "
+            f"number of inputs, pass input_size=... to ms.adapt; if its weights are float32, convert them or pass "
             f"dtype=torch.float32."
         ) from error
 

@@ -1,8 +1,8 @@
-"""Growth by a power of time, which has a Lyapunov exponent of 0, and how to tell it from exponential growth.
+"""Growth by a power of time, which has a Lyapunov exponent of 0, and its difference from exponential growth.
 
 In a chain of integrators, as position from velocity, differences grow as a power of time, `t^a`. The mean growth per
 step over the first t steps is `a log(t) / t`: it tends to 0, but slowly, and blocks of steps scatter much less than
-that. Three properties tell it from exponential growth, whose blocks have the same mean:
+that. Three properties distinguish it from exponential growth, whose blocks have the same mean:
 
 - whenever it begins, it amounts to at most `a log 2` between t and 2 t, and a chain of integrators has a < size;
 - the growth per step falls as `a / t`, so that a fit of `rate + c / t` to the blocks has a rate of 0;

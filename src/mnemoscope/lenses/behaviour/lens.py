@@ -131,7 +131,7 @@ def answers(
     features = getattr(readout, "in_features", None)
     if features is not None and features != outputs.shape[2]:
         raise ValueError(f"The readout takes {features} features, but the network has {outputs.shape[2]} outputs.")
-    weight = next(readout.parameters(), None) if isinstance(readout, nn.Module) else None
+    weight = readout.weight if isinstance(readout, nn.Linear) else None
     if weight is not None and weight.dtype != outputs.dtype and not torch.is_autocast_enabled(outputs.device.type):
         raise ValueError(
             f"The weights of the readout are {weight.dtype}, but the outputs of the network {outputs.dtype}: convert "

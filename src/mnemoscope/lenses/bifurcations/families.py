@@ -21,7 +21,7 @@ Family = Callable[[float], Dynamics]
 """The system at a parameter: an iteration of training, the strength of an input, a gain."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class WeightFamily:
     """One network whose weights are linear in a parameter between snapshots."""
 
@@ -74,7 +74,7 @@ def interpolate_weights(cells: Sequence[Cell | nn.Module], at: Sequence[float], 
     return WeightFamily(deepcopy(cells[0]).double(), tuple(tables), at, options)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class InputFamily:
     """One network at constant inputs that are linear in a parameter between given ones."""
 

@@ -50,7 +50,7 @@ def measure_memory_capacity(
     """Drive a cell with independent signals, and recover each past signal from its outputs.
 
     Readouts for all delays are fitted to one sequence, or to several, and evaluated on as many others. They are
-    overfitted: their error is as much too small on the steps of the fit as it is too large on the others. R^2 is 1 less
+    overfitted: their error is too small on the steps of the fit, and too large by as much on the others. R^2 is 1 less
     the geometric mean of the two errors, so that it is 0 on average where there is no memory, whether or not successive
     states are independent. Delays beyond all memory therefore add noise to the total, but hardly any bias: over 1,500
     delays and 3,000 steps, a linear network of 150 units and capacity 150 has 150.2 +- 0.7, averaged over 20 seeds.
@@ -206,7 +206,7 @@ def _unexplained(
 def _without_overfitting(
     fitted: Float[Tensor, " delays"], tested: Float[Tensor, " delays"], share: Float[Tensor, " delays"]
 ) -> Float[Tensor, " delays"]:
-    """Return the error of the best readout from those on the steps of the fit and on others.
+    """Return the error of the best readout, given the errors on the steps of the fit and on others.
 
     With least squares, w for the best readout and C the covariance of the states, a fitted readout w + d has the error
     `e - d^T C d` on the steps of the fit and `e + d^T C d` on others, up to higher orders, whatever the correlations of

@@ -15,7 +15,7 @@ from mnemoscope.lenses.result import Flags, Result
 LAST = 10
 """Last lags of a measured curve, which show whether longer ones would add to the total."""
 HELD = 0.01
-"""Mean share of a signal at these lags from which on the summary mentions them."""
+"""Least mean share of a signal at these lags for which the summary mentions them."""
 
 
 @dataclass(frozen=True, repr=False)

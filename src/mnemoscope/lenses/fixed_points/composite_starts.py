@@ -77,7 +77,9 @@ class Adaptive:
             shows that points are missing. Degenerate points do not count as new: a line of fixed points would never be
             exhausted.
         waves: upper limit of waves.
-        max_starts: upper limit of starts in total; the summary says if it ended an incomplete search.
+        max_starts: upper limit of starts in total; the summary says if it ended the search.
+        max_steps: number of solver steps, over all starts, after which no further wave begins. Starts that reach no
+            point take most of them, so that this limits the time where a network has too many points to find.
 
     """
 
@@ -86,11 +88,12 @@ class Adaptive:
     patience: int = 1
     waves: int = 40
     max_starts: int | None = None
+    max_steps: int | None = None
 
     def __post_init__(self) -> None:
         check_whole(1, number=self.number, patience=self.patience, waves=self.waves)
-        if self.max_starts is not None:
-            check_whole(1, max_starts=self.max_starts)
+        limits = {"max_starts": self.max_starts, "max_steps": self.max_steps}
+        check_whole(1, **{name: limit for name, limit in limits.items() if limit is not None})
 
     def draw(self, dynamics: Dynamics, generator: Generator) -> Float[Tensor, "starts size"]:
         if self.initial is None:

@@ -125,6 +125,8 @@ def _search_in_waves(
             return f"the limit of {_count(strategy.waves, 'wave')} was reached"
         if budget < 1:
             return f"the limit of {_count(strategy.max_starts or 0, 'start')} was reached"
+        if strategy.max_steps is not None and sum(int(each.steps.sum()) for each in outcomes) >= strategy.max_steps:
+            return f"the limit of {_count(strategy.max_steps, 'solver step')} was reached"
         known = catalogue.regular
         starts = restarts.next_wave(catalogue, missing, idle)
         starts = starts[: int(min(budget, len(starts)))]
@@ -147,7 +149,7 @@ def _certify(prover: Prover, descent: Descent, outcomes: list[Outcome]) -> Certi
 
 
 def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'s' * (number != 1)}"
+    return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
 def collect_result(catalogue: Catalogue, outcome: Outcome, stopped: str) -> FixedPoints:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 MARGIN = 1e-5
 """A mode that grows or decays by less than this per step (for a flow: per 1 / rate) counts as marginal."""
 MOST_KINDS = 8
-"""Largest number of kinds, with different numbers of unstable directions, that a summary lists one by one."""
+"""Largest number of kinds, with different numbers of unstable directions, that a summary lists separately."""
 LOST_SHARE = 1 / 3
 """Share of starts without a fixed point above which the index sum alone does not suggest a complete set."""
 ILL_CONDITIONED = 1e6
@@ -257,18 +257,22 @@ class FixedPoints(Result):
         return bool(marginal >= 5 and 2 * marginal >= len(self) and spread > 1e-2)
 
     @property
+    def cut_off(self) -> bool:
+        """Whether a limit of starts, waves or steps ended the search."""
+        return self.stopped.startswith("the limit of")
+
+    @property
     def doubt(self) -> str:
         """Sign of a missing point that the index sum does not show, as the end of a sentence; "" without one.
 
-        Points that a single start reached suggest that others were reached by none, and so do many starts that reached
-        no point at all.
+        Where many starts reach no point, others may be hard to reach too. That few starts reached some of the points is
+        no such sign: an adaptive search starts where it expects the next point, and each is then found once.
         """
-        if self.starts is None:
+        proved = self.dimension is not None or (self.certificate is not None and self.certificate.complete)
+        if self.starts is None or proved:
             return ""
-        once = int((self.reached == 1).sum())
-        if once:
-            points = "1 point was" if once == 1 else f"{once} points were"
-            return f"{points} reached from a single start, so that others may have been reached from none"
+        if self.cut_off:
+            return f"the search ended because {self.stopped}"
         lost = len(self.starts) - int(self.reached.sum())
         if lost > LOST_SHARE * len(self.starts):
             return f"{lost} of {len(self.starts)} starts reached no fixed point, so that pairs of points may be missing"
@@ -381,5 +385,5 @@ def _sentences(fp: FixedPoints) -> Iterator[str]:
     if fp.starts is not None:
         outcomes = [f"{number} {status.description}" for status, number in fp.starts.counts().items()]
         yield f"Of {len(fp.starts)} start{'s' * (len(fp.starts) > 1)}, {', '.join(outcomes)}."
-    if fp.stopped and fp.may_be_complete is False:
+    if fp.stopped and (fp.may_be_complete is False or (fp.may_be_complete is None and fp.cut_off)):
         yield f"The search ended because {fp.stopped}."

@@ -1,4 +1,4 @@
-"""Noise on a slow manifold: the variance that it adds along it, and how far the drift stretches what was added."""
+"""Noise on a slow manifold: the variance that it adds along it, and how far the drift stretches earlier noise."""
 
 from __future__ import annotations
 
