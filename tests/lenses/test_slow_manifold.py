@@ -640,3 +640,11 @@ def test_a_page_names_isolated_points_and_memories_that_are_too_short() -> None:
     assert "No slow manifold: the states settle at 3 isolated points." in found.html()
     short = ms.inspect(planted_flat(0.97, decay=0.2, size=3))
     assert "time constant of about 33 steps, which steps=" in short.html()
+
+
+def test_inputs_without_a_step_are_refused():
+    for shape in ((16, 0, 1), (0, 5, 1)):
+        with pytest.raises(ValueError, match=r"The inputs have no step: pass at least one sequence"):
+            ms.find_slow_manifold(torch.nn.GRU(1, 8, batch_first=True), torch.randn(shape))
+    with pytest.raises(ValueError, match=r"must have shape \(batch, time, features\), but have \(5, 2\)"):
+        ms.find_slow_manifold(torch.nn.GRU(2, 8, batch_first=True), torch.randn(5, 2))

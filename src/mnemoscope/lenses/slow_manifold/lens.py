@@ -191,9 +191,13 @@ def _starts(
         return starts
     given = read_inputs(inputs, batch_first=dynamics.batch_first, mask=mask, lengths=lengths)
     check_finite_inputs(given.xs, given.mask)
+    order = "batch, time" if dynamics.batch_first else "time, batch"
     if given.xs.dim() != 3:
-        raise ValueError(f"inputs must have shape (time, batch, features), but have {tuple(given.xs.shape)}.")
+        shape = tuple(inputs.shape if isinstance(inputs, Tensor) else given.xs.shape)
+        raise ValueError(f"inputs must have shape ({order}, features), but have {shape}.")
     visited = given.xs.shape[0] * given.xs.shape[1] if given.mask is None else int(given.mask.sum())
+    if not visited:
+        raise ValueError("The inputs have no step: pass at least one sequence of at least one step, or starts=...")
     return FromTrajectories(inputs, min(STARTS, visited), mask=mask, lengths=lengths)
 
 
