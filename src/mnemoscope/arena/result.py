@@ -150,16 +150,12 @@ class ArenaTable(Result):
 
     def _difference(self, first: str, second: str, comparisons: int) -> Difference:
         """Return the difference of the mean skills of two networks, as one of several comparisons."""
-        certain = [0.0, 0.0]  # of a task that no learning rate trains
-        sides = (
-            [
-                certain if cell.untrainable else cell.skills
-                for task in self.tasks
-                if (cell := self.cell(name, task)).skill is not None
-            ]
-            for name in (first, second)
-        )
-        return measure_difference(*sides, comparisons)
+        return measure_difference(self._skills(first), self._skills(second), comparisons)
+
+    def _skills(self, network: str) -> list[list[float]]:
+        """Return the skill of each seed, for the tasks that a network has run; a task that cannot be trained has 0."""
+        cells = (self.cell(network, task) for task in self._run_tasks(network))
+        return [[0.0, 0.0] if cell.untrainable else cell.skills for cell in cells]
 
     def mean_state(self, network: str) -> float | None:
         """Return the mean number of numbers in the state over the tasks that a network has run."""

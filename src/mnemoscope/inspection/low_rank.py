@@ -16,8 +16,8 @@ from mnemoscope.report.markup import figure_markup
 def low_rank_sections(network: InspectedNetwork) -> list[Section]:
     """Return the section with the flow of the latent variables, if the network can be reduced to them."""
     cell = network.cell
-    reducible = isinstance(cell, LeakyRNN) and isinstance(cell.connectivity, LowRank)
-    if not reducible or cell.connectivity.random is not None:
+    connectivity = cell.connectivity if isinstance(cell, LeakyRNN) else None
+    if not isinstance(connectivity, LowRank) or connectivity.random is not None:
         return []
     result = measure_reduction(network.dynamics)
     visited = network.trajectories[:, :TRAJECTORIES]

@@ -84,9 +84,10 @@ def inspect_rank(run: LoadedRun) -> RankFindings | None:
     if not isinstance(cell, Elman | LeakyRNN) or cell.initial_state(1).is_complex():
         return None
     batch = run.task.batch(BATCH, run.config.seed, 0, "test")
-    low_rank = isinstance(cell, LeakyRNN) and isinstance(cell.connectivity, LowRank)
-    reducible = low_rank and cell.connectivity.random is None
-    ranks = tuple(range(cell.connectivity.rank + 1)) if reducible else default_ranks(cell.hidden_size)
+    connectivity = cell.connectivity if isinstance(cell, LeakyRNN) else None
+    low_rank = connectivity if isinstance(connectivity, LowRank) and connectivity.random is None else None
+    reducible = low_rank is not None
+    ranks = default_ranks(cell.hidden_size) if low_rank is None else tuple(range(low_rank.rank + 1))
     variants = 2 * len(ranks) + (DRAWS * (len(POPULATIONS) + 2) if reducible else 0)
     if not is_quick(cell, len(batch.mask), BATCH, run.options, passes=variants):
         return RankFindings(note=f"Not measured, since {variants} variants of the network take long. {HOW_TO_MEASURE}")

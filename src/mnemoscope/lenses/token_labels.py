@@ -18,8 +18,9 @@ def first_labels(labels: Labels | None, number: int) -> Labels | None:
     >>> first_labels([["to", "be"], ["or", "not"]], 1)
     [['to', 'be']]
     """
-    shared = labels is None or hasattr(labels, "convert_ids_to_tokens") or all(isinstance(each, str) for each in labels)
-    return labels if shared else list(labels)[:number]
+    if labels is None or hasattr(labels, "convert_ids_to_tokens") or all(isinstance(each, str) for each in labels):
+        return labels  # all sequences share them
+    return list(labels)[:number]
 
 
 def read_labels(labels: Labels | None, xs: Tensor, lengths: Sequence[int]) -> tuple[tuple[str, ...], ...]:

@@ -74,8 +74,8 @@ class Parts(NamedTuple):
 
         erase = None if self.erase is None else (choose(self.erase[0]), choose(self.erase[1]))
         log_writes = None if self.log_writes is None else self.log_writes[index][..., heads]
-        numbers = (choose(part) for part in (self.queries, self.keys, self.values, self.log_decays))
-        return Parts(*numbers, erase, log_writes, self.micro_steps, self.beta_max)
+        q, k, v, g = (choose(part) for part in (self.queries, self.keys, self.values, self.log_decays))
+        return Parts(q, k, v, g, erase, log_writes, self.micro_steps, self.beta_max)
 
     def in_precision(self, dtype: torch.dtype) -> Parts:
         """Return the parts in the precision of a real dtype; complex ones stay complex."""

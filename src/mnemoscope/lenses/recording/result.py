@@ -109,8 +109,8 @@ class Recording(Result):
         [40.0, 0.0]
 
         """
-        edges = (torch.as_tensor(np.asarray(edge, dtype=np.float64)) for edge in (starts, stops))
-        counts = bin_spikes(spike_times, *edges, step / 1000, observed)
+        begin, end = (torch.as_tensor(np.asarray(edge, dtype=np.float64)) for edge in (starts, stops))
+        counts = bin_spikes(spike_times, begin, end, step / 1000, observed)
         table = replace(table or TrialTable(), step=float(step))
         return cls._of_counts(counts, table, smoothing)
 

@@ -62,8 +62,8 @@ def rounding_range(printed: float) -> Agreement:
 
 
 def _rounded_to(value: float, digits: int) -> Agreement:
-    ends = (round(value + side * 0.5 * 10**-digits, digits + 1) for side in (-1, 1))
-    return chosen(*ends, "numbers that round to the printed one, since nothing is random")
+    low, high = (round(value + side * 0.5 * 10**-digits, digits + 1) for side in (-1, 1))
+    return chosen(low, high, "numbers that round to the printed one, since nothing is random")
 
 
 def _cases(networks: Sequence[Network], size: int) -> dict[Subject, dict[str, float]]:

@@ -129,7 +129,7 @@ class LinearMemory(ComputedStudy):
                 pairs = [(alpha, noise) for alpha in case["alphas"] for noise in case["noises"]]
                 return _listed([line_errors(*pair, case["size"]) for pair in pairs])
             case "chain":
-                found = [follow_signal(chain(*weights, case["size"])) for weights in case["weights"]]
+                found = [follow_signal(chain(below, above, case["size"])) for below, above in case["weights"]]
                 return {"weights": case["weights"], **_listed(found)}
         measure = normal_error if case["kind"] == "normal" else general_totals
         return _listed([measure(size, generator) for size in case["sizes"] for _ in range(case["networks"])])
