@@ -52,8 +52,8 @@ def measure_memory_capacity(
     Readouts for all delays are fitted to one sequence, or to several, and evaluated on as many others. They are
     overfitted: their error is too small on the steps of the fit, and too large by as much on the others. R^2 is 1 less
     the geometric mean of the two errors, so that it is 0 on average where there is no memory, whether or not successive
-    states are independent. Delays beyond all memory therefore add noise to the total, but hardly any bias: over 1,500
-    delays and 3,000 steps, a linear network of 150 units and capacity 150 has 150.2 +- 0.7, averaged over 20 seeds.
+    states are independent. Delays beyond all memory therefore add noise to the total, but hardly any bias
+    (`benchmarks/memory_capacity.py` measures it).
 
     The total is the sum over these delays: a network that remembers longer has more. Its standard error comes from
     blocks of a twentieth of the steps, and is too small if many more delays than that are summed.
