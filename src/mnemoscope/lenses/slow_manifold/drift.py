@@ -16,7 +16,7 @@ from mnemoscope.base.array_types import Float
 from mnemoscope.lenses.fixed_points.starts import advance
 from mnemoscope.lenses.slow_manifold.curve import Curve
 from mnemoscope.lenses.slow_manifold.homology import pairwise_distances
-from mnemoscope.lenses.slow_manifold.view import View
+from mnemoscope.lenses.slow_manifold.view import View, as_array
 
 STILL = 1e-11
 """A drift of less than this share of the range per step is rounding."""
@@ -148,14 +148,14 @@ Drift = CurveDrift | SurfaceDrift
 
 def drift_on_curve(view: View, states: Float[Tensor, "states size"], curve: Curve, steps: int) -> CurveDrift:
     """Return the part of each state's next step that is tangent to the curve, and its way along it in these steps."""
-    position, tangent, _ = curve.project(_array(view(states)))
-    later = curve.project(_array(view(advance(view.system, states, steps))))[0]
+    position, tangent, _ = curve.project(as_array(view(states)))
+    later = curve.project(as_array(view(advance(view.system, states, steps))))[0]
     return CurveDrift(curve, position, (_motion(view, states) * tangent).sum(1), curve.difference(later, position))
 
 
 def drift_on_surface(view: View, states: Float[Tensor, "states size"], dimension: int) -> SurfaceDrift:
     """Return the part of each state's next step that is tangent to the surface of the states."""
-    positions, step = _array(view(states)), _motion(view, states)
+    positions, step = as_array(view(states)), _motion(view, states)
     diameter = float(pairwise_distances(positions).max())
     tangents = SurfaceDrift(positions, step, diameter, dimension).tangents(positions)
     return SurfaceDrift(
@@ -200,10 +200,10 @@ def measure_errors(
     view: View, states: Float[Tensor, "states size"], drift: Drift, delays: Sequence[int]
 ) -> list[float]:
     """Return the mean distance along the manifold that the network moves from each state, after each delay."""
-    start, errors, time = drift.place(_array(view(states))), [], 0
+    start, errors, time = drift.place(as_array(view(states))), [], 0
     for delay in sorted(delays):
         states, time = advance(view.system, states, delay - time), delay
-        errors.append(float(drift.errors(drift.place(_array(view(states))), start).mean()))
+        errors.append(float(drift.errors(drift.place(as_array(view(states))), start).mean()))
     return errors
 
 
@@ -224,7 +224,7 @@ def left_tangents(
         for _ in range(settling):
             settled = view.system(settled)
         settled = view(settled)
-        tangents = torch.from_numpy(np.ascontiguousarray(tangents_at(_array(settled)))).to(settled)
+        tangents = torch.from_numpy(np.ascontiguousarray(tangents_at(as_array(settled)))).to(settled)
         gradients = [
             torch.autograd.grad((settled * tangents[:, direction]).sum(), inputs, retain_graph=True)[0]
             for direction in range(tangents.shape[1])
@@ -238,8 +238,4 @@ def _largest(velocity: np.ndarray) -> float:
 
 def _motion(view: View, states: Tensor) -> np.ndarray:
     with torch.no_grad():
-        return _array(view.motion(states))
-
-
-def _array(tensor: Tensor) -> np.ndarray:
-    return tensor.detach().cpu().double().numpy()
+        return as_array(view.motion(states))

@@ -9,7 +9,7 @@ from torch import Tensor
 from mnemoscope.base.array_types import Bool, Float, Int
 from mnemoscope.lenses.fixed_points.starts import advance
 from mnemoscope.lenses.slow_manifold.homology import farthest_points, pairwise_distances, spanning_tree
-from mnemoscope.lenses.slow_manifold.view import View
+from mnemoscope.lenses.slow_manifold.view import View, as_array
 
 LANDMARKS = 80
 """Evenly spread states between which gaps are sought."""
@@ -44,8 +44,8 @@ def fill_gaps(
     filled = states[:0]
     for _ in range(ROUNDS):
         cloud = torch.cat([states, filled])
-        net = cloud[farthest_points(_array(view(cloud)), LANDMARKS).tolist()]
-        pairs = neighbours(_array(view(net)))
+        net = cloud[farthest_points(as_array(view(cloud)), LANDMARKS).tolist()]
+        pairs = neighbours(as_array(view(net)))
         ends = net[pairs[:, 0].tolist()], net[pairs[:, 1].tolist()]
         if not len(pairs):
             break
@@ -65,7 +65,7 @@ def separate_groups(
     The states fall apart at edges of their minimum spanning tree (H0 of persistent homology) that are wide and have no
     slow states between their ends: isolated memories.
     """
-    apart = pairwise_distances(_array(view(states)))
+    apart = pairwise_distances(as_array(view(states)))
     edges = np.array(spanning_tree(apart)).reshape(-1, 2)
     wide = apart[edges[:, 0], edges[:, 1]] > TESTED * apart.max()
     ends = states[edges[wide, 0].tolist()], states[edges[wide, 1].tolist()]
@@ -130,7 +130,3 @@ def neighbours(points: np.ndarray) -> np.ndarray:
     pairs = np.argwhere(np.triu(empty, 1))
     widest = np.argsort(-apart[pairs[:, 0], pairs[:, 1]], kind="stable")[:MOST]
     return pairs[np.sort(widest)]
-
-
-def _array(tensor: Tensor) -> np.ndarray:
-    return tensor.detach().cpu().double().numpy()

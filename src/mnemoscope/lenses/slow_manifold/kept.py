@@ -77,7 +77,7 @@ class Kept:
         if 2 * len(settling.states) < total:
             return f"{total - len(settling.states)} of {total} starts diverge"
         if self.places < 2:
-            return f"{self.places} different start is too few, {FEWEST} are needed: pass more starts"
+            return f"fewer than two different starts stay finite: pass at least {FEWEST}"
         if settling.kept <= CONTRACTED:
             left = f"{settling.kept:.3f} of their spread is left after {settling.steps} steps"
             return f"all states contract to one point ({left})"

@@ -35,7 +35,7 @@ from mnemoscope.lenses.slow_manifold.rests import fixed_points_on, rests_on_curv
 from mnemoscope.lenses.slow_manifold.result import SlowManifold
 from mnemoscope.lenses.slow_manifold.settling import spread
 from mnemoscope.lenses.slow_manifold.shape import FEWEST, Shape, shape_of
-from mnemoscope.lenses.slow_manifold.view import View
+from mnemoscope.lenses.slow_manifold.view import View, as_array
 
 STARTS = 300
 """Number of visited states from which the search starts."""
@@ -213,7 +213,7 @@ def _shapes(found: Kept, shown: Tensor, group: np.ndarray, seed: int) -> list[Sh
         settled = members[: int(slow.sum())]
         before, after = (spread(part[slow][settled]) for part in (found.settling.half, found.settling.shown))
         contracts = before > 0 and after < SHRINKING * before
-        shapes.append(Shape("point", 0) if contracts else shape_of(_array(shown[members]), whole, seed))
+        shapes.append(Shape("point", 0) if contracts else shape_of(as_array(shown[members]), whole, seed))
     return shapes
 
 
@@ -239,7 +239,7 @@ def _why_isolated(shapes: list[Shape]) -> str:
 def _drift(view: View, members: Tensor, shape: Shape, steps: int) -> tuple[Shape, Drift]:
     """Return the drift on a group of states, whose shape is undecided if no curve passes through them."""
     if shape.dimension == 1:
-        curve = fit_curve(_array(_shown(view, members)), closed=shape.topology == "ring")
+        curve = fit_curve(as_array(_shown(view, members)), closed=shape.topology == "ring")
         if shape.topology != "undecided" and curve.detour <= DETOUR:
             return shape, drift_on_curve(view, members, curve, steps)
         if shape.topology != "undecided":
@@ -268,7 +268,7 @@ def _described(shape: Shape, drift: Drift) -> dict[str, Any]:
 
 def _errors(view: View, members: Tensor, drift: Drift, delays: Sequence[int], tolerance: float) -> dict[str, Any]:
     delays = tuple(sorted(int(delay) for delay in delays))
-    predicted, lifetime = predict_errors(drift, drift.place(_array(_shown(view, members))), delays, tolerance)
+    predicted, lifetime = predict_errors(drift, drift.place(as_array(_shown(view, members))), delays, tolerance)
     velocity = drift.drift.reshape(len(drift.drift), -1)
     fastest = float(np.linalg.norm(velocity, axis=1).max()) / drift.range
     measured = measure_errors(view, members, drift, delays)
@@ -327,7 +327,3 @@ def _nothing(found: Kept, states: Tensor, chosen: bool, tolerance: float, dt: fl
 @torch.no_grad()
 def _shown(view: View, states: Tensor) -> Tensor:
     return view(states)
-
-
-def _array(tensor: Tensor) -> np.ndarray:
-    return tensor.detach().cpu().double().numpy()

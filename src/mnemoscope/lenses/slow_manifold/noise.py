@@ -12,7 +12,7 @@ from mnemoscope.base.array_types import Float
 from mnemoscope.lenses.fixed_points.starts import advance
 from mnemoscope.lenses.slow_manifold.drift import Drift, left_tangents
 from mnemoscope.lenses.slow_manifold.homology import farthest_points, pairwise_distances
-from mnemoscope.lenses.slow_manifold.view import View
+from mnemoscope.lenses.slow_manifold.view import View, as_array
 
 NOISE_STARTS = 100
 """States on which noise acts."""
@@ -31,7 +31,7 @@ def measure_noise(
 ) -> dict[str, float]:
     """Return the noise, its diffusion in linear theory, and that of simulated states, as fields of the result."""
     with torch.no_grad():
-        diameter = float(pairwise_distances(_array(view(members))).max())
+        diameter = float(pairwise_distances(as_array(view(members))).max())
     sigma = 1e-3 * diameter if noise is None else float(noise)
     chosen = members[torch.randperm(len(members), generator=generator)[:NOISE_STARTS].to(members.device)]
     gain, left = noise_gain(view, chosen, drift, settling)
@@ -49,7 +49,7 @@ def measure_noise(
 def largest_stretch(view: View, everything: Tensor, drift: Drift, steps: int) -> float:
     """Return the largest `stretching` among evenly spread states of the manifold."""
     with torch.no_grad():
-        chosen = farthest_points(_array(view(everything)), STRETCH_STARTS)
+        chosen = farthest_points(as_array(view(everything)), STRETCH_STARTS)
     return float(stretching(view, everything[chosen.tolist()], drift, steps).max())
 
 
@@ -67,7 +67,7 @@ def noise_gain(
     left = left_tangents(view, states, drift.tangents, settling)
     along = left @ _tangents(view, states, drift).mT  # (states, dims, dims)
     gain = (_inverse(along) @ left).square().sum((1, 2))
-    return _array(gain), _array(along.square().sum((1, 2)) / along.shape[1])
+    return as_array(gain), as_array(along.square().sum((1, 2)) / along.shape[1])
 
 
 def stretching(
@@ -84,7 +84,7 @@ def stretching(
     ratio = second @ _inverse(first)
     valid = ratio.isfinite().all(2).all(1)
     largest = torch.linalg.matrix_norm(torch.where(valid[:, None, None], ratio, 0), 2)
-    return _array(torch.where(valid, largest, torch.nan)) ** (1 / steps)
+    return as_array(torch.where(valid, largest, torch.nan)) ** (1 / steps)
 
 
 def simulate_noise(
@@ -105,21 +105,17 @@ def simulate_noise(
         for _ in range(steps):
             drawn = torch.randn(states.shape, generator=generator, dtype=states.dtype).to(states.device)
             noisy, quiet = view.system(noisy) + noise * drawn, view.system(quiet)
-    ends = (drift.place(_array(view(advance(view.system, states, settling)))) for states in (noisy, quiet))
+    ends = (drift.place(as_array(view(advance(view.system, states, settling)))) for states in (noisy, quiet))
     errors = drift.errors(*ends) * drift.range
     return float((errors**2).mean()) / steps
 
 
 def _tangents(view: View, states: Tensor, drift: Drift) -> Float[Tensor, "states dims size"]:
     with torch.no_grad():
-        return torch.from_numpy(np.ascontiguousarray(drift.tangents(_array(view(states))))).to(states)
+        return torch.from_numpy(np.ascontiguousarray(drift.tangents(as_array(view(states))))).to(states)
 
 
 def _inverse(matrices: Float[Tensor, "states dims dims"]) -> Float[Tensor, "states dims dims"]:
     """Return the pseudoinverse of each matrix, which is NaN where the matrix is not finite."""
     valid = matrices.isfinite().all(2).all(1)[:, None, None]
     return torch.where(valid, torch.linalg.pinv(torch.where(valid, matrices, 0)), torch.nan)
-
-
-def _array(tensor: Tensor) -> np.ndarray:
-    return tensor.detach().cpu().double().numpy()

@@ -15,7 +15,7 @@ from mnemoscope.lenses.fixed_points.result import FixedPoints
 from mnemoscope.lenses.fixed_points.starts import advance
 from mnemoscope.lenses.slow_manifold.drift import CurveDrift, Drift
 from mnemoscope.lenses.slow_manifold.homology import farthest_points, pairwise_distances
-from mnemoscope.lenses.slow_manifold.view import View
+from mnemoscope.lenses.slow_manifold.view import View, as_array
 
 NEAR = 0.05
 """Fixed points within this share of the diameter lie on the manifold."""
@@ -43,14 +43,17 @@ def fixed_points_on(
     """
     with torch.no_grad():
         shown = view(states)
-    more = shown[farthest_points(_array(shown), STARTS).tolist()] if known is None else known.states.to(shown)
+    more = shown[farthest_points(as_array(shown), STARTS).tolist()] if known is None else known.states.to(shown)
     starts = torch.cat([_resting(view, states, shown, drift), more])
     if not len(starts):
         return known[[]] if known is not None else find_fixed_points(dynamics, shown[:1], seed=seed)[[]]
     fp = find_fixed_points(dynamics, starts, seed=seed)
     if not len(fp):
         return fp[[]]
-    near = pairwise_distances(_array(fp.states), _array(shown)).min(1) <= NEAR * pairwise_distances(_array(shown)).max()
+    near = (
+        pairwise_distances(as_array(fp.states), as_array(shown)).min(1)
+        <= NEAR * pairwise_distances(as_array(shown)).max()
+    )
     return fp[np.flatnonzero(near).tolist()]
 
 
@@ -65,7 +68,7 @@ def rests_on_curve(drift: Drift, points: FixedPoints, window: int) -> dict[str, 
     changes, rests, stable = drift.sign_changes()[0], np.zeros(0), np.zeros(0, bool)
     if window == 1 and len(points):
         index = points.index.cpu().numpy()
-        rests, stable = drift.place(_array(points.states))[index != 0], index[index != 0] > 0
+        rests, stable = drift.place(as_array(points.states))[index != 0], index[index != 0] > 0
         order = np.argsort(rests)
         rests, stable = rests[order], stable[order]
         apart = np.abs(drift.curve.difference(rests, changes[:, None])).min(1, initial=np.inf)
@@ -103,7 +106,3 @@ def _halved(view: View, states: Tensor, before: np.ndarray, after: np.ndarray) -
 
 def _along(view: View, states: Tensor, direction: Tensor) -> Tensor:
     return ((advance(view.system, states, RELAXING) - states) * direction).sum(1)
-
-
-def _array(tensor: Tensor) -> np.ndarray:
-    return tensor.detach().cpu().double().numpy()

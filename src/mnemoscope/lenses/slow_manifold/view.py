@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import pi
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -50,3 +51,8 @@ class View:
         """Return the length of the motion."""
         with torch.no_grad():
             return self.motion(states).norm(dim=1)
+
+
+def as_array(tensor: Tensor) -> np.ndarray:
+    """Return the numbers of a tensor as a float64 array, without gradient."""
+    return tensor.detach().cpu().double().numpy()
