@@ -83,12 +83,14 @@ def _arena() -> Any:
 def _arena_pages() -> dict[str, str | bytes]:
     """Return the page of the memory arena, with its fronts and learning curves, and the memory cards that it links."""
     from mnemoscope.arena.card_table import load_cards
-    from mnemoscope.arena.page import CARDS, write_arena_page
+    from mnemoscope.arena.page import card_folder, write_arena_page
 
+    table = _arena()
     with TemporaryDirectory() as folder:
-        for name, card in load_cards(ROOT / "results" / "arena" / "memory-cards", "memory").items():
-            card.save(Path(folder, CARDS, name))
-        write_arena_page(Path(folder, ARENA_PAGE), _arena(), None, f"mnemoscope arena memory --page {ARENA_PAGE}")
+        for task, cards in load_cards(ROOT / "results" / "arena" / "memory-cards", table.arena).items():
+            for network, card in cards.items():
+                card.save(card_folder(folder, network, task))
+        write_arena_page(Path(folder, ARENA_PAGE), table, None, f"mnemoscope arena memory --page {ARENA_PAGE}")
         files = [path for path in sorted(Path(folder).rglob("*")) if path.is_file()]
         return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 

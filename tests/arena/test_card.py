@@ -26,7 +26,8 @@ from mnemoscope.cli.entry_point import main
 from mnemoscope.drawing.axes import new_figure
 from mnemoscope.drawing.palette import LIGHT
 from mnemoscope.inspection import InspectionOptions
-from mnemoscope.inspection.duration import inspect_duration
+from mnemoscope.inspection.duration import Duration, inspect_duration
+from mnemoscope.lenses import MemoryCapacity
 from mnemoscope.lenses.exact_influence.summaries import half_life
 from mnemoscope.tasks import Copy, FlipFlop, KeyValueRecall, Parity
 from mnemoscope.training import build_model, build_task
@@ -211,6 +212,14 @@ def test_the_time_of_a_step_does_not_include_forming_the_matrix(monkeypatch):
     monkeypatch.setattr(type(cell.connectivity), "forward", lambda self: formed.append(0) or form(self))
     cost.time_steps(Subject(Model(cell, output_size=3).eval(), FlipFlop(3, 10), 0, QUIET))
     assert len(formed) == 1
+
+
+def test_a_capacity_that_is_estimated_below_zero_is_shown_as_zero():
+    capacity = MemoryCapacity(torch.tensor([-0.03]), torch.tensor(-0.03), 8, "", torch.tensor([0.5]), 0.5)
+    subject = subject_of("gru")
+    entry = how_much(subject, Duration(capacity=capacity), None)["memory capacity"]
+    assert (entry.value, entry.low, entry.high) == (0.0, 0.0, pytest.approx(0.97))
+    assert entry.text() == "0 past signals (0 to 0.97), at most 8; linear readouts; estimated below 0"
 
 
 def test_the_length_of_recall_follows_from_its_load():

@@ -10,7 +10,7 @@ import torch
 from mnemoscope.arena import ArenaTable, MemoryCard, TrainedRun, add_networks, read_arena
 from mnemoscope.arena.card.answers import QUESTIONS, Answer, Entry, not_applicable
 from mnemoscope.arena.card_table import SHOWN, load_cards
-from mnemoscope.arena.definition import ArenaTask, Entrant, Match, arena_names
+from mnemoscope.arena.definition import Arena, ArenaTask, Entrant, Match, arena_names
 from mnemoscope.arena.energy import FILE, NVML, EnergyMeter, measured_joules
 from mnemoscope.arena.measurement import arena_job, run_entry
 from mnemoscope.arena.network_cards import described_run
@@ -334,14 +334,14 @@ def test_the_command_runs_collects_and_writes_the_page(arena_file, capsys):
     out = capsys.readouterr().out
     assert "1 network x 1 task x 1 seed at" in out
     assert "2 runs finished." in out
-    assert "cards/gru/card.html" not in (arena_file.parent / "runs/arenas/mine/page.html").read_text()
-    (arena_file.parent / "cards/gru").mkdir(parents=True)
-    (arena_file.parent / "cards/gru/card.html").write_text("a memory card")
+    assert "cards/parity/gru/card.html" not in (arena_file.parent / "runs/arenas/mine/page.html").read_text()
+    (arena_file.parent / "cards/parity/gru").mkdir(parents=True)
+    (arena_file.parent / "cards/parity/gru/card.html").write_text("a memory card")
     assert main(["arena", "mine.toml", "--collect", "--page", "page.html", "--markdown", "table.md", "--status"]) == 0
     collected = ArenaTable.load("results/arena/mine.json")
     assert len(collected.runs) == 2
     page = (arena_file.parent / "page.html").read_text()
-    assert 'href="cards/gru/card.html"' in page
+    assert '<a href="cards/parity/gru/card.html">0.' in page  # the accuracy of the table leads to the card
     run = collected.cell("gru", "parity").runs[0].hash
     assert f'href="runs/arenas/mine/gru.parity/{run}/"' in page
     assert "| gru |" in (arena_file.parent / "table.md").read_text()
@@ -352,17 +352,23 @@ def test_the_command_runs_collects_and_writes_the_page(arena_file, capsys):
 
 @pytest.fixture
 def made_cards(monkeypatch):
-    """Return the folders of the runs whose cards are made; the cards have the title of their run, and no figures."""
+    """Return the folders of the runs whose cards are made; the cards have the title of their run, and no figures.
+
+    Load has a meaning on recall alone.
+    """
     made = []
 
     def memory_card(run, arena, options):
         made.append(run)
         name = run.parent.name
         entries = {key: [Entry(each, 1 / 3) for each in SHOWN if SHOWN[each] == key] for key in QUESTIONS}
-        entries["failures"][1] = Entry("tolerated noise", 0.3, "%", 0.1, 0.9, bound="at least", note="<a remark>")
+        entries["failures"][4] = Entry("tolerated noise", 0.3, "%", 0.1, 0.9, bound="at least", note="<a remark>")
         entries["mechanism"][1] = not_applicable("what a step does", "No layer is affine.")
+        if not name.endswith("recall"):
+            failures = entries["failures"]
+            entries["failures"] = [not_applicable(each.name, "-") if "load" in each.name else each for each in failures]
         answers = tuple(Answer(key, tuple(each)) for key, each in entries.items())
-        return MemoryCard(name, "a network", "a task", "trained", answers, (), {"arena": arena.arena.name})
+        return MemoryCard(name, "a network", f"the task of {name}", "trained", answers, (), {"arena": arena.arena.name})
 
     monkeypatch.setattr("mnemoscope.arena.network_cards.memory_card", memory_card)
     monkeypatch.setattr("mnemoscope.arena.card.files.page_bytes", lambda *_: b"")
@@ -375,13 +381,48 @@ def test_the_command_makes_a_card_of_each_network_and_the_page_links_them(arena_
     assert made_cards == []  # nothing was run
     err = capsys.readouterr().err
     assert "There are no runs in runs and no results in results/arena/mine.json: the table is empty." in err
-    assert "No card of gru: it has not been run." in err
+    assert "No card of gru on parity: it has not been run." in err
     assert main(["arena", "mine.toml", "--engine", "here"]) == 0
     assert main(["arena", "mine.toml", "--cards"]) == 0
     assert [run.parent.name for run in made_cards] == ["gru.parity"]
     assert RunFolder(made_cards[0]).read_config().seed == 1  # a run of the table, not of the tuning
-    assert "cards/gru/card.html" in capsys.readouterr().out
-    assert 'href="cards/gru/card.html"' in (arena_file.parent / "runs/arenas/mine/page.html").read_text()
+    assert "cards/parity/gru/card.html" in capsys.readouterr().out
+    assert 'href="cards/parity/gru/card.html"' in (arena_file.parent / "runs/arenas/mine/page.html").read_text()
+
+
+def test_the_cards_of_several_tasks_have_a_table_each(arena_file, capsys, made_cards):
+    """The arena has two networks and two tasks; elman has no cell on recall."""
+    recall = 'name = "recall"\ntask = "mqar"\ntask_options = { vocabulary = 16, pairs = 2, length = 12 }\nseconds = 1\n'
+    elman = 'name = "elman"\ncell = "elman"\nkind = "plain"\nmultiple = 2\n'
+    empty = 'networks = ["elman"]\ntasks = ["recall"]\nreason = "left out"\n'
+    content = arena_file.read_text().replace("seeds =", 'cards = ["parity", "recall"]\nseeds =', 1)
+    arena_file.write_text(f"{content}\n[[task]]\n{recall}[[network]]\n{elman}[[empty]]\n{empty}")
+    assert main(["arena", "mine.toml", "--engine", "here"]) == 0
+    capsys.readouterr()
+    assert main(["arena", "mine.toml", "--cards", "--collect"]) == 0
+    assert "No card of elman on recall: left out." in capsys.readouterr().err
+    assert [run.parent.name for run in made_cards] == ["gru.parity", "elman.parity", "gru.recall"]
+    cards = load_cards("results/arena/mine-cards", read_arena("mine.toml"))
+    assert {task: [*found] for task, found in cards.items()} == {"parity": ["gru", "elman"], "recall": ["gru"]}
+    assert cards["recall"]["gru"].title == "gru.recall"
+    page = Path("runs/arenas/mine/page.html").read_text()
+    for address in ("parity/gru", "parity/elman", "recall/gru"):
+        assert page.count(f'href="cards/{address}/card.html"') == 2  # in the table of accuracies, and in that of cards
+    assert 'id="cards-parity"' in page
+    assert "<h3>Memory cards on recall: the task of gru.recall</h3>" in page
+    assert main(["arena", "mine.toml", "--markdown", "table.md"]) == 0
+    parity, recall = Path("table.md").read_text().split("Memory cards on ")[1:]
+    assert parity.startswith(
+        "parity, of one trained network each (the task of gru.parity and the task of elman.parity):"
+    )
+    assert "load |" not in parity  # no network has a load on parity
+    assert "| accuracy at 2 x load |" in recall
+    assert "what a step does |" not in recall
+    assert "Without a card on recall: elman (left out)." in recall
+    # --tasks chooses
+    made_cards.clear()
+    assert main(["arena", "mine.toml", "--cards", "--tasks", "recall", "--networks", "gru"]) == 0
+    assert [run.parent.name for run in made_cards] == ["gru.recall"]
 
 
 @pytest.mark.usefixtures("arena_file")
@@ -393,29 +434,30 @@ def test_a_network_whose_run_is_elsewhere_is_trained_again_for_its_card(capsys, 
     for _ in range(2):
         assert main(["arena", "mine.toml", "--root", "other", "--cards", "--collect", "--page", "page.html"]) == 0
     assert capsys.readouterr().err.count("Training gru on parity again") == 1
-    card = MemoryCard.load("cards/gru")
+    card = MemoryCard.load("cards/parity/gru")
     assert "Trained again" not in card.training  # it ended with the numbers of the run of the arena
     runs = tuple(replace(run, loss=2 * run.loss) for run in before.runs)
     replace(before, runs=runs).save("results/arena/mine.json")
     assert main(["arena", "mine.toml", "--root", "other", "--cards", "--page", "page.html"]) == 0
-    assert "Trained again for this card on cpu" in MemoryCard.load("cards/gru").training
+    assert "Trained again for this card on cpu" in MemoryCard.load("cards/parity/gru").training
     before.save("results/arena/mine.json")
     made_cards.pop()
     first, second = made_cards
     assert first == second == Path("other/arenas/mine/gru.parity", before.runs[-1].hash)
     assert RunFolder(first).read_config().learning_rate == 0.01
-    assert 'href="cards/gru/card.html"' in Path("page.html").read_text()
+    assert 'href="cards/parity/gru/card.html"' in Path("page.html").read_text()
     after = ArenaTable.load("results/arena/mine.json")
     assert after.runs == before.runs
-    collected = MemoryCard.load("results/arena/mine-cards/gru.json")
+    collected = MemoryCard.load("results/arena/mine-cards/parity/gru.json")
     assert collected["cost"].entries[0].value == 0.33333
     page = Path("page.html").read_text()
     assert "at least 30.0%</" in page
     assert 'title="at least 30.0% (10.0% to 90.0%), &lt;a remark&gt;"' in page
     assert main(["arena", "mine.toml", "--markdown", "table.md"]) == 0
     rows = Path("table.md").read_text().splitlines()
-    assert "Memory cards, of one trained network each, on a task:" in rows
-    assert "| gru | 0.333 | 0.333 | 0.333 | – | 0.333 | at least 30.0% | 0.333 |" in rows
+    assert "Memory cards on parity, of one trained network each (the task of gru.parity):" in rows
+    numbers = " | ".join(["0.333"] * 7)
+    assert f"| gru | {numbers} | at least 30.0% | 0.333 |" in rows  # a column that applies to no network is left out
 
 
 def test_a_card_on_another_device_has_the_rate_of_the_collected_results(arena_file, capsys, made_cards):
@@ -437,7 +479,7 @@ def test_a_card_on_another_device_has_the_rate_of_the_collected_results(arena_fi
     assert (config.device, config.learning_rate, config.seed) == ("cpu", 0.01, 1)
     page = (arena_file.parent / "other/arenas/mine/page.html").read_text()
     assert "1 of 1 cells are filled" in page  # the page of the collected results
-    card = MemoryCard.load("other/arenas/mine/cards/gru")
+    card = MemoryCard.load("other/arenas/mine/cards/parity/gru")
     assert f"Trained again for this card on cpu: the run {runs[-1].hash} of the arena is another" in card.training
     assert card.provenance["run of the arena"] == runs[-1].hash
     # a network that was run on the CPU alone does not hide the networks of the collected results
@@ -451,7 +493,7 @@ def test_a_card_on_another_device_has_the_rate_of_the_collected_results(arena_fi
     capsys.readouterr()
     assert main([*added, "--cards", "--networks", "other"]) == 0
     assert made_cards[-1].parent.name == "other.parity"
-    assert "cards/gru" not in capsys.readouterr().out
+    assert "parity/gru" not in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("arena_file")
@@ -467,14 +509,14 @@ def test_a_network_that_diverges_has_no_card_and_the_reason_is_stated(capsys, ma
     known = ArenaTable.load("results/arena/mine.json")
     capsys.readouterr()
     assert main(["arena", "mine.toml", "--root", "other", "--cards"]) == 0
-    assert "No card of gru: it was trained again, and did not stay finite." in capsys.readouterr().err
+    assert "No card of gru on parity: it was trained again, and did not stay finite." in capsys.readouterr().err
     runs = tuple(replace(run, accuracy=None, loss=None, steps=None, longer=(), curve=()) for run in known.runs[-1:])
     replace(known, runs=(known.runs[0], *runs)).save("results/arena/mine.json")
     assert main(["arena", "mine.toml", "--root", "third", "--cards"]) == 0
-    assert "No card of gru: no run of it stayed finite." in capsys.readouterr().err
+    assert "No card of gru on parity: no run of it stayed finite." in capsys.readouterr().err
     replace(known, runs=known.runs[:1]).save("results/arena/mine.json")
     assert main(["arena", "mine.toml", "--root", "third", "--cards"]) == 0
-    assert "No card of gru: its runs with the seeds of the table are missing." in capsys.readouterr().err
+    assert "No card of gru on parity: its runs with the seeds of the table are missing." in capsys.readouterr().err
     assert made_cards == []
 
 
@@ -483,23 +525,23 @@ def test_cards_that_do_not_belong_to_the_arena_are_left_out(made_cards):
     assert main(["arena", "mine.toml", "--engine", "here"]) == 0
     assert main(["arena", "mine.toml", "--cards"]) == 0
     cards = Path("runs/arenas/mine/cards")
-    assert load_cards(cards, "mine").keys() == {"gru"}
-    assert load_cards(cards, "another") == {}
-    content = json.loads((cards / "gru" / "card.json").read_text())
+    arena, file = read_arena("mine.toml"), cards / "parity" / "gru" / "card.json"
+    assert load_cards(cards, arena)["parity"].keys() == {"gru"}
+    assert load_cards(cards, replace(arena, name="another")) == {}
+    content = json.loads(file.read_text())
     content["answers"][2]["entries"] = []
-    (cards / "gru" / "card.json").write_text(json.dumps(content))
+    file.write_text(json.dumps(content))
     with pytest.warns(UserWarning, match="A memory card is left out: .*The answer has no entry 'memory capacity'"):
-        assert load_cards(cards, "mine") == {}
-    (cards / "gru" / "card.json").write_text("{}")
+        assert load_cards(cards, arena) == {}
+    file.write_text("{}")
     with pytest.warns(UserWarning, match="A memory card is left out: .*card.json does not hold what was expected"):
-        assert load_cards(cards, "mine") == {}
+        assert load_cards(cards, arena) == {}
 
 
-def test_the_cards_of_an_arena_are_on_the_task_that_it_names():
-    assert read_arena("memory").cards == "flip-flop"
+def test_a_card_describes_the_first_run_whose_numbers_are_finite():
     arena = TINY.part()
     table = ArenaTable(
-        replace(arena, cards="recall"),
+        arena,
         tuple(
             TrainedRun("gru", task, seed, 0.01, 14, 100, 14, f"{task}{seed}", 0, accuracy)
             for task in ("parity", "recall")
@@ -508,15 +550,23 @@ def test_the_cards_of_an_arena_are_on_the_task_that_it_names():
         {"parity": 0.5, "recall": 0.1},
         (),
     )
-    assert described_run([table], "gru").hash == "recall2"  # the first whose numbers are finite
-    assert described_run([replace(table, arena=arena)], "gru").hash == "parity2"
+    assert described_run([table], "gru", "recall").hash == "recall2"
     parity = replace(table, runs=tuple(run for run in table.runs if run.task == "parity"))
-    assert described_run([parity, table], "gru").hash == "recall2"  # the task decides before the table
-    assert described_run([parity], "gru").hash == "parity2"
-    assert described_run([table], "elman") is None
-    assert arena.part(tasks=["parity"]).cards == ""
+    assert described_run([parity], "gru", "recall") is None
+    assert described_run([parity, table], "gru", "recall").hash == "recall2"
+    assert described_run([table], "elman", "parity") is None
+
+
+def test_an_arena_names_the_tasks_of_its_cards():
+    assert read_arena("memory").cards == ("flip-flop", "selective-copy")
+    arena = replace(TINY, cards=("parity", "recall"))
+    assert arena.part(tasks=["recall"]).cards == ("recall",)
+    assert arena.part(tasks=["recall"]).part().cards == ("recall",)
+    assert Arena.from_dict(arena.to_dict()) == arena
     with pytest.raises(ValueError, match="cards: The arena has no task 'copy'"):
-        replace(arena, cards="copy")
+        replace(arena, cards=("parity", "copy"))
+    with pytest.raises(ValueError, match="cards: Each task can be named once, but they are recall, recall"):
+        replace(arena, cards=("recall", "recall"))
 
 
 def test_a_part_of_an_arena_hides_and_drops_nothing(arena_file, capsys):
@@ -542,7 +592,7 @@ def test_a_part_of_an_arena_hides_and_drops_nothing(arena_file, capsys):
         (["nowhere.toml"], "There is no file nowhere.toml."),
         (["mine.toml", "--networks", "gur"], "The arena has no network 'gur'. Did you mean 'gru'?"),
         (["mine.toml", "--status", "--tasks", "parity"], "--networks and --tasks choose what to run"),
-        (["mine.toml", "--cards", "--tasks", "parity"], "--networks and --tasks choose what to run"),
+        (["mine.toml", "--cards", "--tasks", "party"], "The arena has no task 'party'. Did you mean 'parity'?"),
         (["mine.toml", "--cards", "--networks", "gur"], "The arena has no network 'gur'. Did you mean 'gru'?"),
         (["mine.toml", "--cards", "--minutes", "1"], "--cards makes one card after the other in this process."),
         (["mine.toml", "--engine", "here", "--processes", "3"], "--processes and --share-gpu are for the engine local"),

@@ -1,51 +1,70 @@
-"""A table of memory cards: one row for each network, with the entries in which networks on one task differ."""
+"""Tables of memory cards: one for each task, with a row for each network and the entries in which networks differ."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from re import sub
 
 from mnemoscope.arena.card.answers import Entry
 from mnemoscope.arena.card.result import MemoryCard
+from mnemoscope.arena.definition import Arena
 
 SHOWN = {
+    "accuracy on its task": "remembered",
+    "half-life in the outputs": "duration",
     "memory capacity": "amount",
     "Fisher memory": "amount",
     "fixed points": "mechanism",
-    "what a step does": "mechanism",
     "accuracy at 4 x length": "failures",
+    "accuracy at 2 x load": "failures",
+    "accuracy at 4 x load": "failures",
+    "accuracy with noise of 10%": "failures",
     "tolerated noise": "failures",
     "time of one step": "cost",
+    "what a step does": "mechanism",
 }
-"""Entries of the table, and the question of the card that each of them belongs to."""
+"""Entries of a table, the longest text last, and the question of the card that each of them belongs to."""
 
 
-def load_cards(folder: str | Path, arena: str) -> dict[str, MemoryCard]:
-    """Return the cards of an arena in a folder, by network: `<network>.json`, or `<network>/card.json`.
+def load_cards(folder: str | Path, arena: Arena) -> dict[str, dict[str, MemoryCard]]:
+    """Return the cards of an arena in a folder, by task and network; tasks without a card are left out.
 
-    Cards of other arenas are left out, and so are files that cannot be read, with a warning.
+    A card is the file `<task>/<network>.json`, or `<task>/<network>/card.json`. Cards of another arena with this name
+    are left out, and so are files that cannot be read, with a warning.
     """
-    files = {path.stem: path for path in Path(folder).glob("*.json")}
-    files |= {path.parent.name: path for path in Path(folder).glob("*/card.json")}
-    cards = {}
-    for name in sorted(files):
-        try:
-            card = MemoryCard.load(files[name])
-            shown_entries(card)
-        except (ValueError, OSError, KeyError) as error:
-            warnings.warn(f"A memory card is left out: {error}", stacklevel=2)
-            continue
-        if card.provenance.get("arena") == arena:
-            cards[name] = card
+    cards: dict[str, dict[str, MemoryCard]] = {}
+    for task, network in product(arena.tasks, arena.networks):
+        place = Path(folder, task.name, network.name)
+        files = (place.with_name(f"{place.name}.json"), place / "card.json")
+        card = next((_load(file) for file in files if file.exists()), None)
+        if card is not None and card.provenance.get("arena") == arena.name:
+            cards.setdefault(task.name, {})[network.name] = card
     return cards
 
 
-def shown_entries(card: MemoryCard) -> list[Entry]:
-    """Return the entries of a card's row, in the order of `SHOWN`."""
-    return [card[question][name] for name, question in SHOWN.items()]
+def _load(file: Path) -> MemoryCard | None:
+    try:
+        card = MemoryCard.load(file)
+        shown_entries(card)
+    except (ValueError, OSError, KeyError) as error:
+        warnings.warn(f"A memory card is left out: {error}", stacklevel=3)
+        return None
+    return card
+
+
+def shown_entries(card: MemoryCard) -> dict[str, Entry]:
+    """Return the entries of a card that a table may show, by name, in the order of `SHOWN`."""
+    return {name: card[question][name] for name, question in SHOWN.items()}
+
+
+def shown_columns(cards: Iterable[MemoryCard]) -> list[str]:
+    """Return the columns of a table: those of `SHOWN` that apply to one of its cards."""
+    rows = [shown_entries(card) for card in cards]
+    return [name for name in SHOWN if any(row[name].status != "not applicable" for row in rows)]
 
 
 def short_text(entry: Entry) -> str:
@@ -66,7 +85,10 @@ def short_text(entry: Entry) -> str:
 
 
 def cards_as_markdown(cards: Mapping[str, MemoryCard]) -> str:
-    """Return the table as Markdown."""
-    lines = [["network", *SHOWN], ["---"] * (1 + len(SHOWN))]
-    lines += [[name, *map(short_text, shown_entries(card))] for name, card in cards.items()]
+    """Return the table of the cards on one task as Markdown."""
+    columns = shown_columns(cards.values())
+    lines = [["network", *columns], ["---"] * (1 + len(columns))]
+    for name, card in cards.items():
+        entries = shown_entries(card)
+        lines.append([name, *(short_text(entries[column]) for column in columns)])
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)

@@ -4,7 +4,7 @@ The file of an arena is TOML:
 
     name = "mine"
     seeds = [1, 2, 3]                       # of the table
-    cards = "parity"                        # task of the runs that memory cards describe; the first by default
+    cards = ["parity"]                      # tasks of the memory cards; the first task by default
 
     [match]
     parameters = 100_000                    # or: state = 4_096
@@ -146,8 +146,8 @@ class Arena:
     training: dict[str, Any] = field(default_factory=dict)
     """Settings of all runs; those of a task come before them."""
     empty: tuple[EmptyCells, ...] = ()
-    cards: str = ""
-    """Task of the runs that the memory cards describe; "" for the first task."""
+    cards: tuple[str, ...] = ()
+    """Tasks for which every network has a memory card; empty for the first task."""
 
     def __post_init__(self) -> None:
         for what, names in (("networks", _names(self.networks)), ("tasks", _names(self.tasks)), ("seeds", self.seeds)):
@@ -166,11 +166,12 @@ class Arena:
         for cells in self.empty:
             _check_names("network", cells.networks, _names(self.networks))
             _check_names("task", cells.tasks, _names(self.tasks))
-        if self.cards:
-            try:
-                _check_names("task", [self.cards], _names(self.tasks))
-            except ValueError as error:
-                raise ValueError(f"cards: {error}") from None
+        if len({*self.cards}) < len(self.cards):
+            raise ValueError(f"cards: Each task can be named once, but they are {', '.join(self.cards)}.")
+        try:
+            _check_names("task", self.cards, _names(self.tasks))
+        except ValueError as error:
+            raise ValueError(f"cards: {error}") from None
 
     def network(self, name: str) -> Entrant:
         """Return the network of this name."""
@@ -203,7 +204,7 @@ class Arena:
             networks=tuple(map(self.network, networks)),
             tasks=tuple(map(self.task, tasks)),
             empty=tuple(cells for cells in empty if cells.networks and cells.tasks),
-            cards=self.cards if self.cards in tasks else "",
+            cards=tuple(name for name in self.cards if name in tasks),
         )
 
     def on(self, device: str) -> Arena:
@@ -233,13 +234,13 @@ class Arena:
             tuple(_read_part(ArenaTask, table) for table in tables["task"]),
             dict(tables.get("training", {})),
             tuple(_read_part(EmptyCells, table) for table in tables.get("empty", [])),
-            tables.get("cards", ""),
+            tuple(tables.get("cards", [])),
         )
 
 
 class _OptionalTables(TypedDict, total=False):
     title: str
-    cards: str
+    cards: list[str]
     training: dict[str, Any]
     empty: list[dict[str, Any]]
 

@@ -18,10 +18,13 @@ MARKS = ("<!-- arena -->", "<!-- end of arena -->")
 """Marks around the table in a file that may have other content too."""
 
 
-def write_markdown(path: str | Path, table: ArenaTable, cards: Mapping[str, MemoryCard] | None = None) -> Path:
+def write_markdown(
+    path: str | Path, table: ArenaTable, cards: Mapping[str, Mapping[str, MemoryCard]] | None = None
+) -> Path:
     """Write the table as Markdown into a new file, or between the marks of an existing one, and return the path.
 
-    Accuracies at longer spans, and memory cards of the networks, become further tables.
+    Accuracies at longer spans become a further table, and so do the memory cards of each task, as `load_cards` returns
+    them.
     """
     parts = [table_as_markdown(table), *_longer(table), *_cards(table, cards or {})]
     return write_marked(path, MARKS, "\n\n".join(parts))
@@ -81,18 +84,24 @@ def _longer(table: ArenaTable) -> list[str]:
     return [lead, longer]
 
 
-def _cards(table: ArenaTable, cards: Mapping[str, MemoryCard]) -> list[str]:
-    """Return the table of the memory cards, in the order of the ranking, with a sentence; nothing without cards."""
-    ranked = {name: cards[name] for name in table.ranking() if name in cards}
-    tasks = {card.task: None for card in ranked.values()}
+def _cards(table: ArenaTable, cards: Mapping[str, Mapping[str, MemoryCard]]) -> list[str]:
+    """Return the tables of the memory cards, one for each task with a sentence; nothing without cards."""
+    parts = []
+    for task, found in cards.items():
+        ranked = {name: found[name] for name in table.ranking() if name in found}
+        descriptions = " and ".join(dict.fromkeys(card.task for card in ranked.values()))
+        parts += [f"Memory cards on {task}, of one trained network each ({descriptions}):", cards_as_markdown(ranked)]
+        if missing := [name for name in table.ranking() if name not in found]:
+            reasons = (f"{name} ({table.cell(name, task).reason or 'not made yet'})" for name in missing)
+            parts.append(f"Without a card on {task}: {', '.join(reasons)}.")
     levels = ", ".join(f"{level:.0%}" for level in LEVELS[1:])
-    lead = f"Memory cards, of one trained network each, on {' and '.join(tasks)}:"
     legend = (
-        "The cards have the intervals. What a step does: share of the steps, last affine layer. Tolerated noise: the "
-        f"largest of the levels {levels} at which half of the advantage over no memory is left. Time of one "
-        "step: a single sequence on the machine of the card."
+        "The cards have the intervals. What a step does: share of the steps, last affine layer. Load: how much must be "
+        "held at once, relative to training. Tolerated noise: the largest of the levels "
+        f"{levels} at which half of the advantage over no memory is left. Time of one step: a single sequence on the "
+        "machine of the card. A dash: not applicable; a column that applies to no network is left out."
     )
-    return [lead, cards_as_markdown(ranked), legend] if ranked else []
+    return [*parts, legend] if parts else []
 
 
 def _accuracy(cell: ArenaCell, short: bool) -> str:

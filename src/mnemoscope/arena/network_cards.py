@@ -1,9 +1,10 @@
-"""The memory cards of an arena's networks, next to its page."""
+"""The memory cards of an arena, one for each network and task, next to its page."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
+from itertools import product
 from pathlib import Path
 
 from mnemoscope.arena.card.build import memory_card
@@ -11,7 +12,7 @@ from mnemoscope.arena.card.result import MemoryCard
 from mnemoscope.arena.cell import TrainedRun
 from mnemoscope.arena.definition import Arena
 from mnemoscope.arena.measurement import SUBFOLDER, read_entry, run_entry
-from mnemoscope.arena.page import CARDS
+from mnemoscope.arena.page import card_folder
 from mnemoscope.arena.plan import planned_again
 from mnemoscope.arena.result import ArenaTable
 from mnemoscope.arena.runner import ACTIVITY
@@ -25,61 +26,61 @@ def write_cards(
     tables: Sequence[ArenaTable],
     placed_in: ArenaTable,
     networks: Sequence[str],
+    tasks: Sequence[str],
     root: str | Path,
     folder: str | Path,
     *,
     options: InspectionOptions = DEFAULT_OPTIONS,
     report: Callable[[str], None] = print,
-) -> Iterator[tuple[str, MemoryCard]]:
-    """Make the card of each network that has a finite run in a table, and yield it with the network's name.
+) -> Iterator[tuple[str, str, MemoryCard]]:
+    """Make the card of each network on each task, and yield it with the names of both; a table must have a finite run.
 
-    A card describes one trained network: that of the table's first seed on the task that the arena names for its cards,
-    or else on the first task that the network has run. A run whose folder is not in `root` is trained again, with the
-    learning rate of the table.
+    A card describes one trained network: that of the table's first seed. A run whose folder is not in `root` is trained
+    again, with the learning rate of the table.
 
     Args:
         tables: finished runs of the arena on the device that missing networks are trained on, and then on others.
         placed_in: table in which the cards place the networks.
-        networks: which cards to make.
+        networks: networks whose cards are made.
+        tasks: tasks of the cards.
         root: folder of all runs.
-        folder: folder of the page; the card of a network is in `<folder>/cards/<network>`.
+        folder: folder of the page; the card of a network on a task is in `<folder>/cards/<task>/<network>`.
         options: how the networks are inspected.
-        report: called with a sentence before a network is trained again, and for each network without a card.
+        report: called with a sentence before a network is trained again, and for each missing card.
 
     """
     arena = tables[0].arena
     home = Path(root, SUBFOLDER, arena.name)
-    for network in networks:
-        described = described_run(tables, network)
+    for task, network in product(tasks, networks):
+        described = described_run(tables, network, task)
         if described is None:
-            report(f"No card of {network}: {_why_none(tables, network)}.")
+            report(f"No card of {network} on {task}: {_why_none(tables, network, task)}.")
             continue
         place = _trained(arena, described, home, report)
         if not trained_to_the_end(place):
-            report(f"No card of {network}: it was trained again, and did not stay finite.")
+            report(f"No card of {network} on {task}: it was trained again, and did not stay finite.")
             continue
         card = memory_card(place, arena=placed_in, options=options)
         if not _is(described, place, home):
             card = _of_another_training(card, described, planned_again(arena, described).config.device)
-        card.save(Path(folder, CARDS, network))
-        yield network, card
+        card.save(card_folder(folder, network, task))
+        yield network, task, card
 
 
-def described_run(tables: Sequence[ArenaTable], network: str) -> TrainedRun | None:
-    """Return the run that the card of a network describes; None if no run of the network stayed finite.
+def described_run(tables: Sequence[ArenaTable], network: str, task: str) -> TrainedRun | None:
+    """Return the run that the card of a network on a task describes; None if none stayed finite.
 
-    The task of the cards comes first, and then the order of the tables.
+    It is that of the first seed in the first table which has such a run.
     """
-    tasks = sorted(tables[0].tasks, key=lambda task: task != tables[0].arena.cards)
-    runs = (run for task in tasks for table in tables for run in table.cell(network, task).runs)
+    runs = (run for table in tables for run in table.cell(network, task).runs)
     return next((run for run in runs if run.accuracy is not None), None)
 
 
-def _why_none(tables: Sequence[ArenaTable], network: str) -> str:
-    runs = [run for table in tables for run in table.runs if run.network == network]
+def _why_none(tables: Sequence[ArenaTable], network: str, task: str) -> str:
+    runs = [run for table in tables for run in table.runs if (run.network, run.task) == (network, task)]
     if not runs:
-        return "it has not been run"
-    reported = any(table.cell(network, task).runs for table in tables for task in table.tasks)
+        return tables[0].arena.reason_empty(network, task) or "it has not been run"
+    reported = any(table.cell(network, task).runs for table in tables)
     diverged = reported or all(run.accuracy is None for run in runs)  # or else only the tuning has ended
     return "no run of it stayed finite" if diverged else "its runs with the seeds of the table are missing"
 

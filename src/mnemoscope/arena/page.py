@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 
-from mnemoscope.arena.card_table import SHOWN, load_cards, short_text, shown_entries
+from mnemoscope.arena.card.result import MemoryCard
+from mnemoscope.arena.card_table import load_cards, short_text, shown_columns, shown_entries
 from mnemoscope.arena.cell import CONFIDENCE, ArenaCell
 from mnemoscope.arena.figure import draw_curves, draw_front, draw_fronts
 from mnemoscope.arena.measurement import SUBFOLDER
@@ -24,7 +25,7 @@ from mnemoscope.report.provenance import citation_section, provenance_section
 from mnemoscope.report.sortable_table import Cell, Column, sortable_table_markup
 
 CARDS = "cards"
-"""Folder next to the page with the memory cards of its networks, `cards/<network>/card.html`."""
+"""Folder next to the page with the memory cards, `cards/<task>/<network>/card.html`."""
 EMPTY = "–"
 
 
@@ -70,27 +71,26 @@ def _table_section(table: ArenaTable, folder: Path) -> Section:
         reach = table.mean_reach(name)
         spread = "" if reach is None else f"± {reach:.3f}"
         part = f"{number} of {len(table.tasks)}" if number < len(table.tasks) else spread
-        card = card_address(folder, name)
         rows.append(
             [
-                Cell(name, links=((name, card),) if card else ()),
+                Cell(name),
                 Cell(table.arena.network(name).kind),
                 Cell(EMPTY if skill is None else f"{skill:.3f}", skill, part),
                 Cell(EMPTY if state is None else f"{state:,.0f}", state),
-                *(_accuracy_cell(table.cell(name, task)) for task in table.tasks),
+                *(_accuracy_cell(table.cell(name, task), card_address(folder, name, task)) for task in table.tasks),
             ]
         )
     lead = (
         f"Accuracy on held-out sequences, mean over seeds, ± half the width of its {CONFIDENCE}. The colour is the "
         f"accuracy above chance. A star marks a remark, and a dash an empty cell: the reason appears under the "
-        f"pointer, and in the list of cells. A click on a heading sorts."
+        f"pointer, and in the list of cells. A linked accuracy leads to the memory card. A click on a heading sorts."
     )
     return Section(
         "Table", lead, sortable_table_markup("arena", "Accuracy by network and task", columns, rows, ["kind"])
     )
 
 
-def _accuracy_cell(cell: ArenaCell) -> Cell:
+def _accuracy_cell(cell: ArenaCell, card: str = "") -> Cell:
     if cell.accuracy is None:
         return Cell(EMPTY, title=cell.reason)
     remarks = cell.remarks()
@@ -99,7 +99,8 @@ def _accuracy_cell(cell: ArenaCell) -> Cell:
     title = "; ".join([title, *([] if cell.chance is None else [f"chance {cell.chance:.3g}"]), *remarks])
     note = "" if cell.reach is None else f"± {cell.reach:.3f}"
     level = None if cell.skill is None else min(1.0, max(0.0, cell.skill))
-    return Cell(f"{cell.accuracy:.3f}" + ("*" if remarks else ""), cell.accuracy, note, title, level)
+    text = f"{cell.accuracy:.3f}" + ("*" if remarks else "")
+    return Cell(text, cell.accuracy, note, title, level, ((text, card),) if card else ())
 
 
 def _cells_section(table: ArenaTable, folder: Path, root: str | Path | None) -> Section:
@@ -195,27 +196,37 @@ def _networks_section(table: ArenaTable) -> Section:
 
 
 def _cards_section(table: ArenaTable, folder: Path) -> Section:
-    """Return the table of the memory cards next to the page, or how to make them."""
-    found = load_cards(folder / CARDS, table.arena.name)
-    ranked = {name: found[name] for name in table.ranking() if name in found}
-    if not ranked:
+    """Return the tables of the memory cards next to the page, one for each task, or how to make them."""
+    found = load_cards(folder / CARDS, table.arena)
+    if not found:
         lead = (
             f"A memory card describes what a network holds, for how long, and what erases it. The command "
             f"mnemoscope arena {table.arena.name} --cards makes them."
         )
         return Section("Memory cards", lead, "")
-    tasks = " and ".join(dict.fromkeys(card.task for card in ranked.values()))
     lead = (
-        f"One trained network each, on {tasks}. A name leads to the whole card, with the intervals and the other "
-        f"entries. What a step does is that of the last affine layer. Times are those of the machine on which the card "
-        f"was made."
+        "One trained network each. A name leads to the whole card, with the intervals and the other entries. What a "
+        "step does is that of the last affine layer. Load is how much must be held at once, relative to training. "
+        "Times are those of the machine on which the card was made. A column that applies to no network is left out."
     )
-    columns = [Column("network"), *(Column(name, name != "what a step does") for name in SHOWN)]
+    return Section("Memory cards", lead, "".join(_cards_table(table, folder, task, found[task]) for task in found))
+
+
+def _cards_table(table: ArenaTable, folder: Path, task: str, cards: Mapping[str, MemoryCard]) -> str:
+    ranked = {name: cards[name] for name in table.ranking() if name in cards}
+    shown = shown_columns(ranked.values())
+    columns = [Column("network"), *(Column(name, name != "what a step does") for name in shown)]
     rows = []
     for name, card in ranked.items():
-        entries = [Cell(short_text(each), each.value, title=each.text(), words=True) for each in shown_entries(card)]
-        rows.append([Cell(name, links=((name, card_address(folder, name)),)), *entries])
-    return Section("Memory cards", lead, sortable_table_markup("cards", "Memory cards", columns, rows))
+        entries = shown_entries(card)
+        cells = [
+            Cell(short_text(each), each.value, title=each.text(), words=True)
+            for each in (entries[column] for column in shown)
+        ]
+        rows.append([Cell(name, links=((name, card_address(folder, name, task)),)), *cells])
+    descriptions = " and ".join(dict.fromkeys(card.task for card in ranked.values()))
+    caption = f"Memory cards on {task}: {descriptions}"
+    return f"<h3>{escape(caption)}</h3>{sortable_table_markup(f'cards-{task}', caption, columns, rows)}"
 
 
 def _method_section(table: ArenaTable) -> Section:
@@ -254,10 +265,15 @@ def _reached(table: ArenaTable) -> str:
     return f": the networks have {min(sizes):,} to {max(sizes):,} parameters" if sizes else ""
 
 
-def card_address(folder: Path, network: str) -> str:
-    """Return the address of a network's memory card, relative to the folder of the page; "" without a card."""
-    address = f"{CARDS}/{network}/card.html"
-    return address if (folder / address).exists() else ""
+def card_folder(folder: str | Path, network: str, task: str) -> Path:
+    """Return the folder of the memory card of a network on a task, next to a page in `folder`."""
+    return Path(folder, CARDS, task, network)
+
+
+def card_address(folder: Path, network: str, task: str) -> str:
+    """Return the address of a memory card, relative to the folder of the page; "" without a card."""
+    file = card_folder(folder, network, task) / "card.html"
+    return file.relative_to(folder).as_posix() if file.exists() else ""
 
 
 def _run_address(table: ArenaTable, cell: ArenaCell, run: str, folder: Path, root: str | Path | None) -> str:

@@ -34,7 +34,7 @@ class RunArena:
         mnemoscope arena memory --status                       # what is done, what is left, and its time
         mnemoscope arena memory --collect                      # merge finished runs into results/arena/memory.json
         mnemoscope arena memory --page arena.html              # the table, fronts and learning curves as a page
-        mnemoscope arena tiny --cards                          # the memory card of every network, linked by the page
+        mnemoscope arena tiny --cards                          # the memory cards of all networks, linked by the page
         mnemoscope --plugin mine.py arena memory --add mine.toml --networks mine    # compare a network of yours
 
     Nothing is repeated: a run that has finished in --root or is in the results is kept. A run that did not finish
@@ -48,7 +48,7 @@ class RunArena:
     networks: tuple[str, ...] = ()
     """Run only these networks; with --cards, make only their cards."""
     tasks: tuple[str, ...] = ()
-    """Run only these tasks."""
+    """Run only these tasks; with --cards, make only the cards on these, by default those that the arena names."""
     minutes: float | None = None
     """Time after which running trainings are interrupted; they then have half a minute to write a checkpoint. Without
     it, the command ends when everything is done."""
@@ -75,9 +75,10 @@ class RunArena:
     page: Path | None = None
     """Run nothing; write the page of all finished runs to this file."""
     cards: bool = False
-    """Make the memory card of every network, or of --networks, in a folder `cards` next to the page, and write the
-    page, by default <root>/arenas/<name>/page.html. A network whose run is not in --root is trained again, once, on
-    --device. With --collect, the numbers of the cards go into <results>/<name>-cards."""
+    """Make a memory card of every network, or of --networks, on every task that the arena names for its cards, or on
+    --tasks, in a folder `cards` next to the page, and write the page, by default <root>/arenas/<name>/page.html. A
+    network whose run is not in --root is trained again, once, on --device. With --collect, the numbers of the cards go
+    into <results>/<name>-cards."""
     markdown: Path | None = None
     """Run nothing; write the table as Markdown to this file: a new one, or one with the marks <!-- arena --> and
     <!-- end of arena -->, between which it is written."""
@@ -94,7 +95,7 @@ class RunArena:
         known = self._known(arena)
         if not (self.status or self.collect or self.page or self.markdown or self.figure or self.cards):
             return self._run(arena, known)
-        if self.tasks or (self.networks and not self.cards):
+        if (self.tasks or self.networks) and not self.cards:
             raise ValueError(
                 "--networks and --tasks choose what to run; the status and the results are of the whole arena."
             )
@@ -127,7 +128,7 @@ class RunArena:
             from mnemoscope.arena.page import CARDS
 
             made = self.cards and not self.collect
-            cards = load_cards(self._page(arena).parent / CARDS if made else self._collected_cards(arena), arena.name)
+            cards = load_cards(self._page(arena).parent / CARDS if made else self._collected_cards(arena), arena)
             print(f"Table: {write_markdown(self.markdown, table, cards).resolve()}")
         if self.figure is not None:
             from mnemoscope.arena.figure import draw_table
@@ -216,6 +217,7 @@ class RunArena:
 
     def _write_cards(self, tables: Sequence[ArenaTable], shown: ArenaTable, folder: Path) -> None:
         from mnemoscope.arena.network_cards import write_cards
+        from mnemoscope.arena.page import card_folder
         from mnemoscope.base.files import write_json
         from mnemoscope.base.rounding import shortened
         from mnemoscope.inspection import InspectionOptions
@@ -224,11 +226,14 @@ class RunArena:
         networks = self.networks or tuple(each.name for each in arena.networks)
         for name in networks:
             arena.network(name)  # an unknown name is an error before anything is trained
-        made = write_cards(tables, shown, networks, self.root, folder, options=options, report=print_error)
-        for network, card in made:
-            print(f"Card: {(folder / 'cards' / network / 'card.html').resolve()}", flush=True)
+        tasks = self.tasks or arena.cards or (arena.tasks[0].name,)
+        for name in tasks:
+            arena.task(name)
+        made = write_cards(tables, shown, networks, tasks, self.root, folder, options=options, report=print_error)
+        for network, task, card in made:
+            print(f"Card: {(card_folder(folder, network, task) / 'card.html').resolve()}", flush=True)
             if self.collect:
-                collected = self._collected_cards(arena)
+                collected = self._collected_cards(arena) / task
                 collected.mkdir(parents=True, exist_ok=True)
                 write_json(collected / f"{network}.json", shortened(card.to_dict()))
 

@@ -47,14 +47,14 @@ def _capacity(subject: Subject, found: Duration) -> tuple[Entry, Entry]:
             return not_applicable(CAPACITY, reason), not_applicable(SHARE, reason)
         reason = found.reasons.get("Memory capacity", "The network takes no real input of constant size.")
         return not_decided(CAPACITY, reason), not_decided(SHARE, reason)
-    total, error, size = float(capacity.total), capacity.total_error, capacity.size
-    whole, share = (
-        Entry(CAPACITY, total, "past signals", note=f"at most {size}; linear readouts"),
-        Entry(SHARE, total / size, "%"),
-    )
+    estimate, error, size = float(capacity.total), capacity.total_error, capacity.size
+    total = max(0.0, estimate)  # an estimate without bias may be below 0
+    note = f"at most {size}; linear readouts{'; estimated below 0' if estimate < 0 else ''}"
+    whole, share = Entry(CAPACITY, total, "past signals", note=note), Entry(SHARE, total / size, "%")
     if not isfinite(error):
         return whole, share
-    low, high, kind = max(0.0, total - 2 * error), total + 2 * error, "2 standard errors over signals"
+    low, high = (max(0.0, estimate + sign * 2 * error) for sign in (-1, 1))
+    kind = "2 standard errors over signals"
     return (
         replace(whole, low=low, high=high, interval=kind),
         replace(share, low=low / size, high=high / size, interval=kind),
