@@ -71,7 +71,7 @@ def test_sinusoidal_positions_count_the_inputs_that_there_are(backend):
     mask = torch.tensor([[True, True], [True, False], [True, True], [True, False], [True, True]])
     _, begun = ms.scan(cell, xs[:2])
     outputs, state = ms.scan(cell, xs, begun, mask=mask, backend=backend)
-    assert state.count.flatten().tolist() == [7, 5]
+    assert state.length.flatten().tolist() == [7, 5]
     for sequence, places in enumerate(([2, 3, 4, 5, 6], [2, None, 3, None, 4])):
         for step, place in enumerate(places):
             if place is not None:

@@ -19,7 +19,7 @@ SLOWEST = 10_000.0
 class CountState(NamedTuple):
     """The number of inputs up to now."""
 
-    count: Float[Tensor, "batch 1"]
+    length: Float[Tensor, "batch 1"]
 
 
 class SinusoidalPositions(Cell):
@@ -30,7 +30,7 @@ class SinusoidalPositions(Cell):
 
     >>> cell = SinusoidalPositions(3, 8)
     >>> output, state = cell.step(torch.zeros(5, 3), cell.initial_state(5))
-    >>> output.shape, state.count[0]
+    >>> output.shape, state.length[0]
     (torch.Size([5, 8]), tensor([1.]))
     """
 
@@ -53,10 +53,10 @@ class SinusoidalPositions(Cell):
         return CountState(weight.new_zeros(batch, 1, dtype=torch.promote_types(weight.dtype, torch.float32)))
 
     def forward(self, x: Float[Tensor, "batch inputs"], state: Any) -> CountState:
-        return CountState(state.count + 1)
+        return CountState(state.length + 1)
 
     def output_at(self, x: Float[Tensor, "batch inputs"], state: Any) -> Float[Tensor, "batch outputs"]:
-        return self._coded(x, state.count - 1)
+        return self._coded(x, state.length - 1)
 
     def fast_path(self, xs: Tensor, state: Any, mask: Tensor | None) -> FastPath | NoFastPath:
         return FastPath(f"cumulative sum ({xs.device.type})", lambda: self._run(xs, state, mask))
@@ -65,7 +65,7 @@ class SinusoidalPositions(Cell):
         self, xs: Float[Tensor, "time batch inputs"], state: Any, mask: Bool[Tensor, "time batch"] | None
     ) -> tuple[Float[Tensor, "time batch outputs"], CountState]:
         present = torch.ones_like(xs[..., :1]) if mask is None else mask.unsqueeze(-1)
-        counts = state.count + present.to(state.count.dtype).cumsum(0)
+        counts = state.length + present.to(state.length.dtype).cumsum(0)
         return self._coded(xs, counts - 1), CountState(counts[-1])
 
     def _coded(

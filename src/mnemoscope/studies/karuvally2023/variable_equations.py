@@ -71,9 +71,9 @@ CORRECTED = {"Eq 32": "without the added 1", "Eq 34": "with corrected indices", 
 
 
 class Binding(NamedTuple):
-    """A linear network whose state is the sum of `count` subspaces of `width` features, in a random basis."""
+    """A linear network whose state is the sum of `number` subspaces of `width` features, in a random basis."""
 
-    count: int
+    number: int
     width: int
     basis: Float[Tensor, "features memories"]
     """The columns are psi_1, psi_2, ..."""
@@ -85,7 +85,7 @@ class Binding(NamedTuple):
 
     def shift(self) -> Float[Tensor, "memories memories"]:
         """Return the first sum of Phi: each subspace takes the content of the next one."""
-        return torch.diag(torch.ones((self.count - 1) * self.width, dtype=self.basis.dtype), self.width)
+        return torch.diag(torch.ones((self.number - 1) * self.width, dtype=self.basis.dtype), self.width)
 
     def run(self, Phi: Tensor, inputs: Float[Tensor, "inputs width"], steps: int) -> Float[Tensor, "steps features"]:
         """Return the states h(1), h(2), ... of `h(t) = Phi h(t-1) + Psi_s u(t)`, Phi in the basis of memories."""
@@ -104,16 +104,16 @@ class Binding(NamedTuple):
         """Return the state in which each subspace, numbered from 1 and beyond the last from the first again, holds an
         input.
         """
-        contents = torch.zeros(self.count, self.width, dtype=self.basis.dtype)
+        contents = torch.zeros(self.number, self.width, dtype=self.basis.dtype)
         for content, subspace in zip(inputs, subspaces, strict=True):
-            contents[(subspace - 1) % self.count] += content
+            contents[(subspace - 1) % self.number] += content
         return self.basis @ contents.flatten()
 
 
-def random_binding(count: int, width: int, generator: torch.Generator) -> Binding:
+def random_binding(number: int, width: int, generator: torch.Generator) -> Binding:
     """Return subspaces with a random basis; the state has a quarter more features than they need."""
-    memories = count * width
-    return Binding(count, width, torch.randn(memories + memories // 4, memories, generator=generator).double())
+    memories = number * width
+    return Binding(number, width, torch.randn(memories + memories // 4, memories, generator=generator).double())
 
 
 def repeat_copy(binding: Binding) -> Tensor:
@@ -128,7 +128,7 @@ def compose_copy(binding: Binding, *, corrected: bool) -> Tensor:
 
     Corrected, element i of the new content is element i of subspace i.
     """
-    Phi, width, first = binding.shift(), binding.width, (binding.count - 1) * binding.width
+    Phi, width, first = binding.shift(), binding.width, (binding.number - 1) * binding.width
     for element in range(width):
         source = element * width + element if corrected else element - 1
         if source >= 0:
