@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from statistics import fmean
 from typing import Any, ClassVar
@@ -83,11 +84,14 @@ class ReducedStudy(LearningStudy):
 
     def _differences(self, trial: Trial) -> str:
         """Return the settings that differ from the published ones; a trial is asked for them by each of its rows."""
-        known: dict[Any, str] = self.__dict__.setdefault("_known_differences", {})
         key = trial.hash, trial.subject
-        if key not in known:
-            known[key] = self._compare_settings(trial)
-        return known[key]
+        if key not in self._known_differences:
+            self._known_differences[key] = self._compare_settings(trial)
+        return self._known_differences[key]
+
+    @cached_property
+    def _known_differences(self) -> dict[tuple[str, Subject], str]:
+        return {}
 
     def _compare_settings(self, trial: Trial) -> str:
         theirs = {name: value for name, value in asdict(self.published_recipe(trial)).items() if name in COMPARED}
@@ -135,8 +139,9 @@ class ReducedStudy(LearningStudy):
         row = super().compare(trials, claim, measured, ours, remark, quantity, diverged=diverged)
         if row.verdict in (*APART, Verdict.BETTER) and recipe and not row.judgement.reason:
             tested = self.causes.get((trials[0].trial.name, claim.quantity))
-            known = tested is not None and tested.seeds == {each.trial.seed for each in trials}
-            return with_reason(row, tested.reason if known else f"{REDUCED_RECIPE} {recipe}")
+            if tested is not None and tested.seeds == {each.trial.seed for each in trials}:
+                return with_reason(row, tested.reason)
+            return with_reason(row, f"{REDUCED_RECIPE} {recipe}")
         return row
 
     def contrast(

@@ -101,13 +101,17 @@ class Study(ABC):
 
     def trials_of(self, preset: str, seeds: Iterable[int]) -> Sequence[Trial]:
         """Return the trials of a preset; the same settings and seeds give the same trials, whose hashes are known."""
-        known: dict[Any, Any] = self.__dict__.setdefault("_trials", {})
         settings, key = self.presets[preset].settings, (preset, tuple(seeds))
-        made_of, trials = known.get(key, (None, ()))
+        made_of, trials = self._known_trials.get(key, (None, ()))
         if made_of is not settings:
             trials = tuple(self.trials(settings, key[1]))
-            known[key] = settings, trials
+            self._known_trials[key] = settings, trials
         return trials
+
+    @cached_property
+    def _known_trials(self) -> dict[tuple[str, tuple[int, ...]], tuple[Mapping[str, Any], tuple[Trial, ...]]]:
+        """The settings and trials of each preset with its seeds."""
+        return {}
 
     @abstractmethod
     def run(self, trial: Trial, folder: Path, progress: bool) -> dict[str, Any]:
