@@ -109,16 +109,14 @@ def shares_of(recalling: Recalling, query: Query, listed: Tensor) -> Shares:
     due = trials.targets[query.step].unsqueeze(1)
     others = listed.scatter(1, due, False)
     whole = score(stream)
-    own, added = whole.gather(1, due)[:, 0], [score(part) for part in (middle - lower.embed(x), stream - middle)]
+    own = whole.gather(1, due)[:, 0]
+    first, second = (score(part).gather(1, due)[:, 0] for part in (middle - lower.embed(x), stream - middle))
     moved = in_other_sequences(trials, query.step)
     held = own_parts(model, moved, affine_layers(model, moved.inputs), query.step)[1]
     signal = query.reads[1].signal
     change = (signal_of(recalling.layers[1], held, query.step) - signal).flatten(1).norm(dim=1)
-    return Shares(
-        *(each.gather(1, due)[:, 0] for each in added),
-        own - (whole * others).sum(1) / others.sum(1),
-        change / signal.flatten(1).norm(dim=1),
-    )
+    excess = own - (whole * others).sum(1) / others.sum(1)
+    return Shares(first, second, excess, change / signal.flatten(1).norm(dim=1))
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ The backward operator runs the scan again instead of keeping its intermediate re
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -56,13 +57,13 @@ def _run(*arguments: Any) -> tuple[Tensor, Tensor, Callable[[Tensor, Tensor], tu
     if not micro_steps:
         chunks = Chunks(*given)
         outputs, state, trace = chunked(chunks)
-        return outputs, state, lambda *into: chunked_backward(chunks, trace, *into)
+        return outputs, state, partial(chunked_backward, chunks, trace)
     from mnemoscope.kernels import triton_affine, triton_affine_backward
 
     sequences = triton_affine.Sequences(*given[:-1])
     plan = triton_affine.plan(sequences, micro_steps, chunk)
     outputs, state, kept = triton_affine.forward(sequences, given[-1], plan)
-    return outputs, state, lambda *into: triton_affine_backward.backward(sequences, kept, *into, plan)
+    return outputs, state, partial(triton_affine_backward.backward, sequences, kept, how=plan)
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:

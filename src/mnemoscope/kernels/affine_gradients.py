@@ -7,6 +7,7 @@ and `torch.compile` the operators in `affine_compiled`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from math import ceil
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -94,7 +95,7 @@ class _Chunks(torch.autograd.Function):
             if torch.is_grad_enabled():
                 return _differentiable(lambda *x: chunked(Chunks(*x))[:2], given, ctx.needs_input_grad, into)
             needs_g = ctx.needs_input_grad[Chunks._fields.index("g")]
-            return loop_over_batch(lambda *into: chunked_backward(given, trace, *into, needs_g), *into)
+            return loop_over_batch(partial(chunked_backward, given, trace, needs_g=needs_g), *into)
 
 
 def _differentiable(

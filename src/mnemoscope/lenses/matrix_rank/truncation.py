@@ -93,7 +93,8 @@ def with_factors(network: Network | Model, terms: RankOneTerms, rank: int) -> Mo
         cell = matrix_cell(copied)
         like = next(cell.parameters())
         base = terms.base.to(like) if bool(terms.base.any()) else None
-        cell.connectivity = LowRank.from_factors(*(factor.to(like) for factor in terms.factors(rank)), base)
+        left, right = terms.factors(rank)
+        cell.connectivity = LowRank.from_factors(left.to(like), right.to(like), base)
     return copied
 
 

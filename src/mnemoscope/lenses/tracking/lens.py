@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import gcd, isclose, nan
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
 
-from mnemoscope.base.array_types import Float
+from mnemoscope.base.array_types import Complex, Float
 from mnemoscope.base.groups import Group
 from mnemoscope.base.progress import show_slow
 from mnemoscope.base.validation import check_whole
@@ -229,14 +229,25 @@ class _ClassMeans:
         return represent(reader.group, table, means, maps.matrices.mean(0), maps.offsets.mean(0)), table
 
 
-def _operators(reader: WordReader, found: Representation | None, table: CharacterTable | None) -> tuple:
+class _Operators(NamedTuple):
+    """The fields of `StateTracking` about operators, in their order."""
+
+    eigenvalues: Complex[Tensor, "letters rank"]
+    relations: Float[Tensor, "letters elements"]
+    closure: Float[Tensor, "letters elements"]
+    dimensions: tuple[int, ...]
+    kernels: tuple[int, ...]
+    multiplicities: Float[Tensor, " irreps"]
+
+
+def _operators(reader: WordReader, found: Representation | None, table: CharacterTable | None) -> _Operators:
     letters, order = reader.letters, reader.group.order
     if found is None or table is None:
         none = torch.zeros(letters, 0, dtype=torch.float64)
-        return none.to(torch.complex128), none, none, (), (), none[0]
+        return _Operators(none.to(torch.complex128), none, none, (), (), none[0])
     kernels = tuple(table.kernel(row) for row in range(len(table.dimensions)))
     assert found.relations.shape == (letters, order)
-    return (
+    return _Operators(
         found.eigenvalues, found.relations, found.closure, tuple(table.dimensions.tolist()), kernels,
         found.multiplicities,
     )  # fmt: skip
