@@ -33,7 +33,7 @@ def forward(us: Tensor, h0: Tensor, V: Tensor, bias: Tensor, mask: Tensor | None
     h_, z_, h_pairs, z_pairs = as_array(h), as_array(z), _pairs(h), _pairs(z)
     b = np.broadcast_to(as_array(bias), h.shape).copy()
     size, one, zero, k = np.empty_like(b), np.ones_like(b), np.zeros_like(b), np.zeros_like(z_)
-    k_real = k.real
+    k_real = np.real(k)
     limits = np.finfo(b.dtype)
     least = np.maximum(np.abs(b) * (2 / limits.max), limits.tiny).astype(b.dtype)  # for which b / |z| is finite
     with np.errstate(all="ignore"):

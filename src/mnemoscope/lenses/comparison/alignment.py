@@ -175,7 +175,7 @@ def _schur_start(A: Operators, B: Operators) -> Operators:
 
 def _schur_basis(vectors: np.ndarray) -> np.ndarray:
     """Return orthonormal real vectors that span the leading eigenvectors in their order."""
-    both = np.stack([vectors.real, vectors.imag], 2).reshape(len(vectors), -1)
+    both = np.stack([np.real(vectors), np.imag(vectors)], 2).reshape(len(vectors), -1)
     basis: list[np.ndarray] = []
     for vector in both.T:
         for _ in range(2):  # twice is enough for orthogonality up to rounding

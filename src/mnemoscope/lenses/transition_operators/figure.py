@@ -106,7 +106,8 @@ def _draw_plane(axes: Any, layer: LayerTransitions, colours: Colours) -> None:
     head = torch.arange(layer.heads)[:, None].expand(values.shape[1:]).expand_as(values).flatten().numpy()
     flat = values.flatten().numpy()
     order = np.random.default_rng(0).permutation(len(flat))[:MOST_POINTS]
-    axes.scatter(flat[order].real, flat[order].imag, s=9, c=_head_colours(layer.heads)[head[order]], alpha=0.6,
+    shown = flat[order]
+    axes.scatter(np.real(shown), np.imag(shown), s=9, c=_head_colours(layer.heads)[head[order]], alpha=0.6,
                  linewidth=0, zorder=3, rasterized=True)  # fmt: skip
     axes.set_aspect("equal", adjustable="datalim")
     axes.set(xlabel="Re λ", ylabel="Im λ", title="Eigenvalues, by head")
