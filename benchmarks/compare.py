@@ -23,6 +23,7 @@ import json
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 
@@ -173,11 +174,11 @@ def measure_times(repeats: int) -> list[dict[str, Any]]:
         activity = [np.ascontiguousarray(system.swapaxes(0, 1)) for system in systems]  # our layout
         timed = ("wasserstein", "angular") if number == 2 and units <= 10 else ("wasserstein",)
         for score in timed:
-            calls = (
-                lambda: ms.compare(activity, score=score, draws=0, **settings),  # noqa: B023
-                lambda: theirs(systems, settings, score, 1500),  # noqa: B023
+            spent = in_turns(
+                partial(ms.compare, activity, score=score, draws=0, **settings),
+                partial(theirs, systems, settings, score, 1500),
+                repeats if score == "wasserstein" else 1,
             )
-            spent = in_turns(*calls, repeats if score[0] == "w" else 1)
             if score == "wasserstein":
                 default: dict[str, Any] = {"delays": delays, "ridge": 1e-8}
                 spent["ours_default_rank"] = median_seconds(

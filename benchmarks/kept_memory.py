@@ -54,7 +54,8 @@ def compare(name: str, repeats: int) -> dict[str, Any]:
     for _ in range(2):
         for way, context in (("returned", nullcontext), ("kept", kept_memory)):
             with context():
-                step(cell, xs), step(cell, xs)
+                step(cell, xs)
+                step(cell, xs)
                 seconds[way] += [step(cell, xs) for _ in range(repeats)]
     return {"network": name, **{way: round(median(values), 4) for way, values in seconds.items()}}
 

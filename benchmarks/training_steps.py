@@ -81,7 +81,7 @@ class Watch:
         events = [
             event
             for event in self.profiler.key_averages()
-            if event.device_type == torch.autograd.DeviceType.CUDA and not event.is_user_annotation
+            if event.device_type.name == "CUDA" and not event.is_user_annotation
         ]
         return (
             sum(event.self_device_time_total for event in events) / 1e3 / PROFILED,

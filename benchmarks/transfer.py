@@ -41,17 +41,18 @@ def main() -> None:
     small, large = (BatchedRoom(place, None, RELEASE) for place in places)
     rooms, optimiser = small.environments(ppo.environments, options.seed, device=options.device), ppo.optimiser(agent)
     assert isinstance(rooms, DrawnRooms)
+    entropy = None  # before the first rollout
     state, running, recent, rollouts, rows = None, torch.zeros(2, ppo.environments), [], 0, []
     for frames in sorted(options.frames):
         while rollouts * ppo.environments * ppo.rollout < frames:
             with seeded("rollout", ppo.seed, rollouts, device=options.device):
                 rooms.renew(ppo.rollout)
                 rollout, state = collect_rollout(agent, rooms, state, ppo.rollout)
-                means = ppo.improve(agent, optimiser, rollout)
+                entropy = round(ppo.improve(agent, optimiser, rollout)["entropy"], 3)
             rollouts += 1
             running, rewards, _ = finished_episodes(rollout, running)
             recent = (recent + rewards)[-RECENT:]
-        row = {"frames": rollouts * ppo.environments * ppo.rollout, "entropy": round(means["entropy"], 3)}
+        row = {"frames": rollouts * ppo.environments * ppo.rollout, "entropy": entropy}
         row["training"] = round(sum(recent) / max(1, len(recent)), 4)
         row |= {place: _test(agent, room, options) for place, room in zip(places, (small, large), strict=True)}
         rows.append(row)
