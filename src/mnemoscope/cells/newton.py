@@ -137,8 +137,8 @@ def _solve_window(
 ) -> tuple[Float[Tensor, "time batch size"], Outcome]:
     """Iterate from a guess that the state does not change."""
     tolerance, diagonal = options.tolerance_in(start.dtype), options.jacobian == "diagonal"
-    states, solved = start.repeat(last - first, 1, 1), 0
-    for iteration in range(options.iterations + 1):
+    states, solved, iteration = start.repeat(last - first, 1, 1), 0, 0
+    while True:
         before = torch.cat([(states[solved - 1] if solved else start).unsqueeze(0), states[solved:-1]])
         after = steps(before, first + solved)
         residual = after - states[solved:]
@@ -147,7 +147,7 @@ def _solve_window(
         kept, worst = int(torch.where(missed.any(), missed.int().argmax(), len(missed))), float(sizes.max())
         solved += kept
         if solved == len(states) or iteration == options.iterations:
-            break
+            return states, Outcome(solved, iteration, worst)
         before, after, residual = before[kept:], after[kept:], residual[kept:]
         J = steps.jacobian(before, first + solved, diagonal).nan_to_num(0, 0, 0)
         if options.damping:
@@ -157,7 +157,7 @@ def _solve_window(
         # products of expanding Jacobians may overflow: such states take a Picard step, or begin again
         corrected = torch.where(torch.isfinite(corrected), corrected, after)
         states[solved:] = torch.where(torch.isfinite(corrected), corrected, start)
-    return states, Outcome(solved, iteration, worst)
+        iteration += 1
 
 
 class _Solution(torch.autograd.Function):
