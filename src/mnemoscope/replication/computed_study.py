@@ -45,7 +45,9 @@ def rank_correlation(first: Sequence[float], second: Sequence[float]) -> float:
     """
     from scipy.stats import spearmanr  # takes a third of a second
 
-    return float(spearmanr(first, second).statistic) if min(len({*first}), len({*second})) > 1 else nan
+    if min(len({*first}), len({*second})) < 2:
+        return nan
+    return float(spearmanr(first, second).statistic)  # pyright: ignore[reportAttributeAccessIssue]: made at run time
 
 
 def plain_powers(axis: Any) -> None:

@@ -144,8 +144,8 @@ def _sentences(loops: Loops) -> Iterator[str]:
         )
     still = int(loops.repeating.sum())
     if still:
-        texts = f"{len(loops.repeated)} texts, mostly {shortened(loops.repeated[0])}"
-        texts = texts if len(loops.repeated) > 1 else shortened(loops.repeated[0])
+        commonest = shortened(loops.repeated[0])
+        texts = f"{len(loops.repeated)} texts, mostly {commonest}" if len(loops.repeated) > 1 else commonest
         yield (
             f"From {still} prompt{'s' * (still > 1)} ({_share(still, loops.prompts)}) the tokens repeat ({texts}) but "
             f"the state still moves, so that it is not known whether the repetition ends."

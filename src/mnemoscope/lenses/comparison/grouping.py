@@ -38,7 +38,7 @@ def permutation_share(distances: Square, groups: Sequence[str], draws: int, seed
     given = float(silhouettes(distances, groups).mean())
     drawn = []
     for _ in range(draws):
-        order = torch.randperm(len(groups), generator=generator).tolist()
+        order: list[int] = torch.randperm(len(groups), generator=generator).tolist()
         drawn.append(float(silhouettes(distances, [groups[place] for place in order]).mean()))
     return (1 + sum(value >= given - 1e-12 for value in drawn)) / (1 + draws)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import reduce
 
 import torch
 from torch import Tensor
@@ -102,11 +103,12 @@ def _energies(
     inputs = (-1, micro_steps)
     M, v = matrix.unflatten(-1, inputs), values.unflatten(-2, inputs)
     products = v @ v.mH  # of the values of each input, (batch, heads, sources, micro_steps, micro_steps)
-    return sum(
+    pairs = (
         (products[..., i, j].unsqueeze(-2) * M[..., i] * M[..., j].conj()).real
         for i in range(micro_steps)
         for j in range(micro_steps)
     )
+    return reduce(torch.add, pairs)
 
 
 def _weights(

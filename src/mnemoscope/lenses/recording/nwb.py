@@ -54,8 +54,8 @@ def read_contents(
         raise ValueError("The file needs a table of trials, but has none.")
     rows = np.arange(len(contents.trials))[_index(trials)]
     starts, stops = (_times(contents.trials, name)[rows] for name in (start, stop))
-    known = ~np.isnan(starts.numpy()) & ~np.isnan(stops.numpy())
-    rows, starts, stops = rows[known], starts[known], stops[known]
+    known = ~(starts.isnan() | stops.isnan())
+    rows, starts, stops = rows[known.numpy()], starts[known], stops[known]
     if series is None:
         activity = _spike_counts(contents, starts, stops, step / 1000, units)
     else:

@@ -117,7 +117,7 @@ class _Changes:
         early = torch.arange(len(self.xs)).unsqueeze(1) < steps
         changes: list[Tensor | None] = []
         for old, new, distance in zip(self.before, self.run(copies.flatten(1, 2)), self.distances, strict=True):
-            if old is None or new is None:
+            if old is None or new is None or distance is None:
                 changes.append(None)
                 continue
             squares = (new.unflatten(1, (len(steps), -1)) - old.unsqueeze(1)).square().sum(3)

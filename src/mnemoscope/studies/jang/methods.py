@@ -215,7 +215,7 @@ def _updates(random: np.random.Generator, units: int, outputs: int, states: int)
     }
 
 
-def _relative(found: Vector, expected: Vector) -> float:
+def _relative(found: Vector, expected: NDArray[np.floating]) -> float:
     return float(np.linalg.norm(found - expected) / np.linalg.norm(expected))
 
 

@@ -8,7 +8,7 @@ which the study then measures as if it had trained the network itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -245,7 +245,8 @@ def train_stacked(configs: Sequence[RunConfig], roots: Sequence[Path], progress:
         folder.path.mkdir(parents=True, exist_ok=True)
         folder.start(config)
     tests = torch.cat([stack.draw(number, "test") for number in range(TEST_BATCHES)], 2).to(stack.device)
-    begin, line = perf_counter(), {}
+    begin = perf_counter()
+    line: dict[str, Sequence[float]] = {}
     for step in Bar(range(1, first.steps + 1), desc="stacked", unit="step", disable=not progress):
         with flushed_denormals():  # strong L2 shrinks weights to such numbers
             stack.step(step - 1)
@@ -269,7 +270,9 @@ def train_stacked(configs: Sequence[RunConfig], roots: Sequence[Path], progress:
     return [_finish(stack, number, folder, line, seconds) for number, folder in enumerate(folders)]
 
 
-def _finish(stack: Stack, number: int, folder: RunFolder, line: dict[str, Any], seconds: float) -> TrainResult:
+def _finish(
+    stack: Stack, number: int, folder: RunFolder, line: Mapping[str, Sequence[float]], seconds: float
+) -> TrainResult:
     config = stack.configs[number]
     model = build_model(config, stack.task)
     model.load_state_dict(stack.state_of(number))

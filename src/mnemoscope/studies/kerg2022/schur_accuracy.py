@@ -110,9 +110,9 @@ def decomposition_errors(matrix: Float[np.ndarray, "size size"]) -> dict[str, fl
     the condition is far below 1e16.
     """
     norm = np.linalg.norm(matrix, 2)
-    form, basis = schur(matrix.astype(np.complex64), output="complex")
+    form, basis = schur(matrix.astype(np.complex64), output="complex")[:2]
     product = basis.astype(np.complex128) @ form @ basis.conj().T
-    exact, left, right = eig(matrix, left=True, right=True)
+    exact, left, right = eig(matrix, left=True, right=True)  # pyright: ignore[reportAssignmentType]: 3, by the flags
     distances = np.abs(exact[:, None] - np.diag(form)[None, :])
     pairs = linear_sum_assignment(distances)
     return {

@@ -166,7 +166,9 @@ class TapeStudy(SolvingStudy):
         model, task, config = load_model(run, training_device=True)
         tests = self.tests(task)
         tested = evaluate_tasks(model, tests, sequences=SEQUENCES, seed=config.seed)
-        measured = {"tested": [[length, float(f"{scores['wrong bits']:.4g}")] for length, scores in tested.items()]}
+        measured: dict[str, Any] = {
+            "tested": [[length, float(f"{scores['wrong bits']:.4g}")] for length, scores in tested.items()]
+        }
         if isinstance(model.cell, TuringMachine):
             measured["tape use"] = measure_tape_use(model, tests[longest_length(task)], SEQUENCES, config.seed)
         return measured
