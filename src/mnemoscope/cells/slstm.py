@@ -121,7 +121,7 @@ class SLSTM(Recurrence):
 
     def _fused(self, us: Tensor, state: SLSTMState, mask: Tensor | None) -> tuple[Tensor, SLSTMState]:
         V = torch.cat([torch.block_diag(*by_head) for by_head in self.recurrent])  # (gates, units)
-        hs, last = slstm_scan(us, tuple(state), V, self.forget == "exponential", mask)
+        hs, last = slstm_scan(us, state, V, self.forget == "exponential", mask)
         return hs, SLSTMState(*last)
 
     def run(
