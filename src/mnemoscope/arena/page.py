@@ -220,8 +220,8 @@ def _cards_table(table: ArenaTable, folder: Path, task: str, cards: Mapping[str,
     for name, card in ranked.items():
         entries = shown_entries(card)
         cells = [
-            Cell(short_text(each), each.value, title=each.text(), words=True)
-            for each in (entries[column] for column in shown)
+            Cell(short_text(entry), entry.value, title=entry.text(), words=entry.value is None)
+            for entry in map(entries.__getitem__, shown)
         ]
         rows.append([Cell(name, links=((name, card_address(folder, name, task)),)), *cells])
     descriptions = " and ".join(dict.fromkeys(card.task for card in ranked.values()))
