@@ -81,15 +81,23 @@ def _arena() -> Any:
 
 
 def _arena_pages() -> dict[str, str | bytes]:
-    """Return the page of the memory arena, with its fronts and learning curves, and the memory cards that it links."""
+    """Return the page of the memory arena, with its fronts and learning curves, and the memory cards that it links.
+
+    Cards are pages with their numbers; the figures for papers, which no page links, would take twice as long to draw.
+    """
+    from mnemoscope.arena.card.page import render_card
     from mnemoscope.arena.card_table import load_cards
     from mnemoscope.arena.page import card_folder, write_arena_page
+    from mnemoscope.base.files import write_json
 
     table = _arena()
     with TemporaryDirectory() as folder:
         for task, cards in load_cards(ROOT / "results" / "arena" / "memory-cards", table.arena).items():
             for network, card in cards.items():
-                card.save(card_folder(folder, network, task))
+                place = card_folder(folder, network, task)
+                place.mkdir(parents=True)
+                (place / "card.html").write_text(render_card(card), encoding="utf-8")
+                write_json(place / "card.json", card.to_dict())
         write_arena_page(Path(folder, ARENA_PAGE), table, None, f"mnemoscope arena memory --page {ARENA_PAGE}")
         files = [path for path in sorted(Path(folder).rglob("*")) if path.is_file()]
         return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
