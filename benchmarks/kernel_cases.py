@@ -17,6 +17,7 @@ from torch import Tensor
 from mnemoscope.kernels import (
     affine_gradients,
     gated,
+    gated_plans,
     triton_affine,
     triton_affine_backward,
     triton_elementwise,
@@ -72,6 +73,14 @@ def elementwise(units: int, batch: int, dtype: torch.dtype, phi: str) -> None:
     bias = tensor(units, dtype=torch.float32 if dtype.is_complex else dtype) if phi == "modrelu" else None
     hs = triton_elementwise.forward(us, h0, V, phi, bias, None)
     triton_elementwise.adjoint(hs, hs, V, phi, bias, None)
+
+
+def gates(scan: Callable[[int, int], None], units: int, batch: int) -> None:
+    """Run a scan of gates and its adjoint, if the GPU has room for them."""
+    plan = gated_plans.gated_plan(torch.device("cuda"), units, batch)
+    if plan is not None:
+        with patch.object(gated, "gated_plan", lambda *_: plan):
+            scan(units, batch)
 
 
 def gru(units: int, batch: int) -> None:
@@ -161,11 +170,10 @@ def elman_cases(units: list[int], batches: list[int]) -> list[Case]:
 def gated_cases(units: list[int], batches: list[int]) -> list[Case]:
     """Return scans of GRU and LSTM."""
     return [
-        Case("gated", name, N, B, torch.float32, partial(run, N, B))
+        Case("gated", name, N, B, torch.float32, partial(gates, run, N, B))
         for name, run in (("GRU", gru), ("LSTM", lstm))
         for N in units
         for B in batches
-        if _takes(gated.no_gated_scan, torch.float32, N, B, True)
     ]
 
 

@@ -1,15 +1,26 @@
 """The fused scans of GRU and LSTM, in Triton's interpreter or on a GPU, compared with the loop in float64."""
 
 from copy import deepcopy
+from functools import partial
+from math import ceil
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 import mnemoscope as ms
-from mnemoscope.cells import GRU, LSTM, fused_gated
+from mnemoscope.cells import GORU, GRU, LSTM, fused_gated, goru
 from mnemoscope.cells.lstm import LSTMState
-from mnemoscope.kernels import gated
-from mnemoscope.kernels.gated import MOST_UNITS, SEQUENCES, no_gated_scan
+from mnemoscope.cells.nonlinearities import make_nonlinearity
+from mnemoscope.kernels import gated, gated_plans
+from mnemoscope.kernels.gated_plans import (
+    FEW_SEQUENCES,
+    FEW_UNITS,
+    MOST_SEQUENCES,
+    MOST_UNITS,
+    gated_plan,
+    no_gated_scan,
+)
 
 pytest.importorskip("triton")
 from tests.slow import representatives
@@ -21,18 +32,42 @@ DEVICE = "cuda" if GPU else "cpu"
 @pytest.fixture
 def fused(monkeypatch):
     """Let a scan use the kernels: of any batch on a GPU, and in the interpreter on the CPU."""
-    monkeypatch.setattr(gated, "SEQUENCES", (1, 264))
+    monkeypatch.setattr(gated_plans, "FEW_SEQUENCES", 1)
+    monkeypatch.setattr(gated_plans, "FEW_UNITS", 1)
     if not GPU:
-        monkeypatch.setattr(fused_gated, "no_gated_scan", lambda *_: None)
+        for module in (fused_gated, goru):
+            monkeypatch.setattr(module, "no_gated_scan", lambda *_, **named: None)
         monkeypatch.setattr(fused_gated, "_prefers_torch", lambda *_: False)
         monkeypatch.setattr(gated, "_on_cpu", lambda _: False)
 
 
-def problem(kind, units, time, batch, bias=True):
+@pytest.fixture(params=["vector", "grid"])
+def way(request, fused, monkeypatch):
+    """Run every scan in one way."""
+    if request.param == "grid":
+        monkeypatch.setitem(gated_plans.MOST_UNITS, "vector", 0)
+    return request.param
+
+
+CELLS = {
+    "gru": GRU,
+    "gru without bias": partial(GRU, bias=False),
+    "lstm": LSTM,
+    "lstm without bias": partial(LSTM, bias=False),
+    "goru": GORU,
+    "goru, logistic": GORU,
+}
+
+
+def problem(kind, units, time, batch):
     torch.manual_seed(units)
-    cell = {"gru": GRU, "lstm": LSTM}[kind](3, units, bias=bias).to(DEVICE)
+    cell = CELLS[kind](3, units).to(DEVICE)
+    if kind == "goru":
+        torch.nn.init.uniform_(cell.phi.bias, -0.5, 0.2)
+    elif kind == "goru, logistic":
+        cell.phi = make_nonlinearity("logistic", units).to(DEVICE)
     xs = torch.randn(time, batch, 3, device=DEVICE)
-    state = [torch.randn(batch, units, device=DEVICE) for _ in range(2 if kind == "lstm" else 1)]
+    state = [torch.randn(batch, units, device=DEVICE) for _ in range(2 if "lstm" in kind else 1)]
     return cell, xs, state
 
 
@@ -48,23 +83,44 @@ def run(cell, xs, state, mask, backend, dtype):
     return [*results, *gradients], str(route)
 
 
-@representatives("gru-True-True-3-2-5", "lstm-True-True-3-2-5", "gru-False-False-1-1-1", "lstm-False-False-1-1-1")
-@pytest.mark.parametrize(("time", "batch", "units"), [(1, 1, 1), (3, 2, 5), (2, 3, 17), (7, 2, 64)])
-@pytest.mark.parametrize("bias", [True, False])
+@representatives(
+    "grid-gru-True-3-2-5",
+    "grid-lstm-True-3-2-5",
+    "grid-lstm-False-2-18-9",
+    "grid-goru-False-2-18-9",
+    "vector-gru-False-3-2-5",
+    "vector-lstm-True-3-2-5",
+    "vector-goru-True-3-2-5",
+)
+@pytest.mark.parametrize(("time", "batch", "units"), [(1, 1, 1), (3, 2, 5), (2, 3, 17), (2, 18, 9), (7, 2, 64)])
 @pytest.mark.parametrize("masked", [True, False])
-@pytest.mark.parametrize("kind", ["gru", "lstm"])
-def test_results_and_gradients_are_those_of_the_loop(fused, kind, masked, bias, time, batch, units):
-    cell, xs, state = problem(kind, units, time, batch, bias)
+@pytest.mark.parametrize("kind", CELLS)
+def test_results_and_gradients_are_those_of_the_loop(way, kind, masked, time, batch, units):
+    cell, xs, state = problem(kind, units, time, batch)
     mask = torch.rand(time, batch, device=DEVICE) < 0.6 if masked else None
     found, route = run(cell, xs, state, mask, "auto", torch.float32)
     expected, _ = run(cell, xs, state, mask, "loop", torch.float64)
-    assert f"fused {kind}" in route
+    assert f"fused {kind[:3]}" in route
     for one, other in zip(found, expected, strict=True):
         assert (one - other).norm() <= 3e-6 * other.norm() + 1e-30
 
 
+@pytest.mark.skipif(not GPU, reason="programs of several hundred units are slow in the interpreter")
+@pytest.mark.parametrize(("batch", "units"), [(1, 129), (16, 200), (10, 256), (128, 256), (16, 512), (5, 300)])
+@pytest.mark.parametrize("masked", [True, False])
+@pytest.mark.parametrize("kind", ["gru", "lstm", "goru"])
+def test_many_units_give_the_results_of_the_loop(fused, kind, masked, batch, units):
+    cell, xs, state = problem(kind, units, 50, batch)
+    mask = torch.rand(50, batch, device=DEVICE) < 0.6 if masked else None
+    found, route = run(cell, xs, state, mask, "auto", torch.float32)
+    expected, _ = run(cell, xs, state, mask, "loop", torch.float64)
+    assert f"fused {kind}" in route
+    for one, other in zip(found, expected, strict=True):
+        assert (one - other).norm() <= 1e-5 * other.norm() + 1e-30
+
+
 @pytest.mark.parametrize("kind", ["gru", "lstm"])
-def test_without_gradients_no_gates_are_stored_and_nothing_changes(fused, kind, monkeypatch):
+def test_without_gradients_no_gates_are_stored_and_nothing_changes(way, kind, monkeypatch):
     cell, xs, state = problem(kind, 5, 3, 2)
     launch, saved = gated._launch, []
     monkeypatch.setattr(gated, "_launch", lambda *given, **more: saved.append(more["SAVE"]) or launch(*given, **more))
@@ -83,14 +139,34 @@ def test_second_derivatives_name_the_remedy(fused):
 
 
 def test_which_networks_are_left_to_cudnn(monkeypatch):
-    monkeypatch.setattr(gated, "no_triton", lambda *_: None)
-    device, (least, most) = torch.device("cuda"), SEQUENCES
-    assert no_gated_scan(device, torch.float32, MOST_UNITS, least, False) is None
-    assert no_gated_scan(device, torch.float32, MOST_UNITS, 1, True) is None
-    assert "fewer" in no_gated_scan(device, torch.float32, MOST_UNITS, least - 1, False)
-    assert "units" in no_gated_scan(device, torch.float32, MOST_UNITS + 1, least, True)
-    assert "sequences" in no_gated_scan(device, torch.float32, 8, most + 1, True)
-    assert "float32" in no_gated_scan(device, torch.float64, 8, least, True)
+    monkeypatch.setattr(gated_plans, "no_triton", lambda *_: None)
+    properties = SimpleNamespace(multi_processor_count=132, shared_memory_per_block_optin=227 * 1024)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: properties)
+    few, many, refuses = MOST_UNITS["vector"], MOST_UNITS["grid"], partial(no_gated_scan, torch.device("cuda"))
+    assert refuses(torch.float32, few, FEW_SEQUENCES, cudnn=True) is None
+    assert refuses(torch.float32, few, 1, cudnn=False) is None
+    assert "fewer" in refuses(torch.float32, few, FEW_SEQUENCES - 1, cudnn=True)
+    assert "float32" in refuses(torch.float64, 8, FEW_SEQUENCES, cudnn=False)
+    assert "cuDNN" in refuses(torch.float32, FEW_UNITS, 1, cudnn=True)
+    assert refuses(torch.float32, FEW_UNITS, 1, cudnn=False) is None
+    assert refuses(torch.float32, FEW_UNITS + 1, 1, cudnn=True) is None
+    assert "room" in refuses(torch.float32, many + 1, 1, cudnn=False)
+    assert "room" in refuses(torch.float32, many, MOST_SEQUENCES, cudnn=False)
+
+
+def test_all_programs_of_a_grid_are_resident_and_have_room(monkeypatch):
+    processors, limit = 108, 163 * 1024
+    properties = SimpleNamespace(multi_processor_count=processors, shared_memory_per_block_optin=limit)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: properties)
+    grids = 0
+    for units in range(65, 513, 37):
+        for batch in (1, 16, 17, 64, 128, 300):
+            plan = gated_plan(torch.device("cuda"), units, batch)
+            if plan is not None:
+                grids += 1
+                assert ceil(units / plan.share) * ceil(batch / plan.rows) <= processors
+                assert plan.shared_bytes(units, 4 * plan.share, 6) <= limit
+    assert grids > 10
 
 
 def test_a_projection_has_another_path():

@@ -19,7 +19,8 @@ from torch.nn.functional import linear
 from mnemoscope.cells.cell import Cell
 from mnemoscope.cells.fast_path import FastPath, NoFastPath
 from mnemoscope.kernels.devices import exact_products
-from mnemoscope.kernels.gated import gru_scan, lstm_scan, no_gated_scan
+from mnemoscope.kernels.gated import gru_scan, lstm_scan
+from mnemoscope.kernels.gated_plans import no_gated_scan
 
 _Parts = tuple[Tensor, ...]
 _Weights = dict[str, Tensor]
@@ -81,7 +82,7 @@ def _why_not_fused(kind: str, xs: Tensor, state: _Parts, mask: Tensor | None, we
         return "the fused scan of gates has no projection"
     if mask is None and not torch.compiler.is_compiling() and _prefers_torch(kind, xs, weights):
         return f"torch's {kind} is used at this size on this processor"
-    return no_gated_scan(xs.device, xs.dtype, state[0].shape[1], xs.shape[1], mask is not None)
+    return no_gated_scan(xs.device, xs.dtype, state[0].shape[1], xs.shape[1], cudnn=mask is None)
 
 
 def _prefers_torch(kind: str, xs: Tensor, weights: _Weights) -> bool:

@@ -1,7 +1,8 @@
-"""The fast path of leaky units: one operation for the whole sequence on a CPU."""
+"""The fast path of leaky units: one operation for the whole sequence."""
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from mnemoscope.cells.fast_path import FastPath, NoFastPath
@@ -16,7 +17,11 @@ def fused_leaky_path(cell: LeakyUnits, xs: Tensor, state: Tensor, mask: Tensor |
     phi = cell.phi.description() if isinstance(cell.phi, FusableNonlinearity) else None
     if phi is None:
         return NoFastPath("its nonlinearity has no description in mnemoscope.kernels, so each step must call it")
-    reason = why_unusual(xs, state, *cell.parameters()) or no_leaky_scan(xs.device, xs.dtype, phi)
+    reason = why_unusual(xs, state, *cell.parameters())
+    if reason is None and torch.compiler.is_compiling() and xs.device.type != "cpu":
+        reason = "the fused scan of leaky units was not tried under torch.compile on a GPU"
+    if reason is None:
+        reason = no_leaky_scan(xs.device, xs.dtype, state.shape[1], xs.shape[1], phi)
     if reason is not None:
         return NoFastPath(reason)
 

@@ -13,7 +13,8 @@ from mnemoscope.cells.fast_path import FastPath, NoFastPath
 from mnemoscope.cells.fused_gated import why_unusual
 from mnemoscope.cells.nonlinearities import FusableNonlinearity, ModReLU
 from mnemoscope.connectivity import Connectivity, Exponential
-from mnemoscope.kernels.gated import gru_scan, no_gated_scan
+from mnemoscope.kernels.gated import gru_scan
+from mnemoscope.kernels.gated_plans import no_gated_scan
 
 
 class GORU(Cell):
@@ -62,13 +63,13 @@ class GORU(Cell):
         if phi is None:
             return NoFastPath("its nonlinearity has no description in mnemoscope.kernels, so each step must call it")
         reason = why_unusual(xs, state, *self.parameters())
-        if reason is None and xs.device.type != "cpu":
-            reason = "the fused scan of a GORU runs on the CPU only"
+        if reason is None and torch.compiler.is_compiling() and xs.device.type != "cpu":
+            reason = "the fused scan of gates was not tried under torch.compile on a GPU"
         if reason is None:
-            reason = no_gated_scan(xs.device, xs.dtype, self.hidden_size, xs.shape[1], mask is not None)
+            reason = no_gated_scan(xs.device, xs.dtype, self.hidden_size, xs.shape[1], cudnn=False)
         if reason is not None:
             return NoFastPath(reason)
-        return FastPath("fused goru (cpu)", lambda: self._fused(phi.name, xs, state, mask))
+        return FastPath(f"fused goru ({xs.device.type})", lambda: self._fused(phi.name, xs, state, mask))
 
     def _fused(self, phi: str, xs: Tensor, state: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         V = torch.cat([self.gates.weight, self.connectivity()])

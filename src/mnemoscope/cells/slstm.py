@@ -17,7 +17,7 @@ from mnemoscope.cells.fast_path import FastPath, NoFastPath
 from mnemoscope.cells.fused_gated import why_unusual
 from mnemoscope.cells.recurrence import Recurrence
 from mnemoscope.cells.surroundings import Surroundings
-from mnemoscope.kernels.gated import no_gated_scan
+from mnemoscope.kernels.gated_plans import no_gated_scan
 from mnemoscope.kernels.slstm import LARGEST, new_scale, slstm_scan
 from mnemoscope.kernels.stepping import held_steps
 
@@ -114,7 +114,7 @@ class SLSTM(Recurrence):
         if reason is None and xs.device.type != "cpu":
             reason = "the fused scan of an sLSTM runs on the CPU only"
         if reason is None:
-            reason = no_gated_scan(xs.device, xs.dtype, self.hidden_size, xs.shape[1], mask is not None)
+            reason = no_gated_scan(xs.device, xs.dtype, self.hidden_size, xs.shape[1], cudnn=False)
         if reason is None and self.heads > 1 and 2 * xs.shape[1] * 4 * self.hidden_size**2 > HEADS_OPERATIONS:
             reason = "one product for all heads would take longer than a product for each"
         return reason

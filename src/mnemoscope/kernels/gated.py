@@ -1,9 +1,7 @@
-"""Scans of a GRU or LSTM as one operator: on the CPU (`gated_cpu`), and of few units on a GPU (`triton_gated`).
+"""Scans of a GRU or LSTM as one operator: on the CPU (`gated_cpu`), and on a GPU by the kernels of `gated_plans`.
 
-On an H200, batches of 128 take 0.3 (GRU) to 0.8 (LSTM) of the time of cuDNN, which takes no mask, forward and backward
-together; the forward pass alone takes about as long (benchmarks/results/scans_cuda_few.md). The drive `us` holds the
-weighted inputs of all gates with their biases, in torch's order; `V` are the recurrent weights (gates, units). The
-state is held where the mask is False.
+The drive `us` holds the weighted inputs of all gates with their biases, in torch's order; `V` are the recurrent weights
+(gates, units). The state is held where the mask is False.
 
 On the CPU a backward pass that builds a graph runs a loop (`gated_loops`), so that second derivatives
 work, at the cost of the loop. On a GPU it raises an error.
@@ -21,31 +19,9 @@ from torch.library import custom_op
 from mnemoscope.base.array_types import Bool, Float
 from mnemoscope.kernels import gated_cpu
 from mnemoscope.kernels.activation import ACTIVATIONS
-from mnemoscope.kernels.devices import no_triton, on_device, useful_threads
-from mnemoscope.kernels.gated_loops import gru_loop, loop_gradients, lstm_loop
-
-MOST_UNITS = 64
-"""Largest number of units for which the registers of a multiprocessor hold the matrices of all gates."""
-SEQUENCES = (64, 264)
-"""Smallest and largest batch: with fewer sequences cuDNN takes less time, and an H200 runs two on each of its 132
-multiprocessors at a time."""
-WARPS = {16: 2, 32: 4, 64: 8}
-"""Warps of a program, by the number of units, rounded up."""
-
-
-def no_gated_scan(device: torch.device, dtype: torch.dtype, units: int, batch: int, masked: bool) -> str | None:
-    """Return the reason why a fused scan does not take these arguments, or None if it does."""
-    if device.type == "cpu":
-        known = dtype in (torch.float32, torch.float64)
-        return None if known else f"the fused scan of gates computes in float32 or float64 on the CPU, not in {dtype}"
-    reason = no_triton("fused scan of gates", device)
-    if reason is None and dtype != torch.float32:
-        return f"the fused scan of gates computes in float32, not in {dtype}"
-    if reason is None and (units > MOST_UNITS or batch > SEQUENCES[1]):
-        return f"the fused scan of gates takes up to {MOST_UNITS} units and {SEQUENCES[1]} sequences"
-    if reason is None and batch < SEQUENCES[0] and not masked:
-        return f"cuDNN takes less time for fewer than {SEQUENCES[0]} sequences"
-    return reason
+from mnemoscope.kernels.devices import useful_threads
+from mnemoscope.kernels.gated_loops import gru_loop, loop_gradients, lstm_loop, refuse_second_derivatives
+from mnemoscope.kernels.gated_plans import gated_plan, no_room
 
 
 def lstm_scan(
@@ -76,7 +52,7 @@ def gru_scan(
 ) -> Float[Tensor, "time batch units"]:
     """Return the states of all steps; the `bias` is that of `V h` in the candidate, which the reset gate multiplies.
 
-    On the CPU the `activation` of the candidate may be any of `ACTIVATIONS`; the `threshold` is the bias of modReLU.
+    The `activation` of the candidate is one of `ACTIVATIONS`; the `threshold` is the bias of modReLU.
 
     >>> gru_scan(torch.zeros(3, 2, 12), torch.ones(2, 4), torch.zeros(12, 4), torch.zeros(4))[:, 0, 0].tolist()
     [0.5, 0.25, 0.125]
@@ -94,33 +70,23 @@ def _on_cpu(x: Tensor) -> bool:
     return x.device.type == "cpu"
 
 
-def _kernels() -> Any:
-    """Import the kernels, which need Triton."""
-    from mnemoscope.kernels import triton_gated
+def _launch(
+    kernel: str,
+    given: tuple[Tensor, ...],
+    mask: Tensor | None,
+    out: tuple[Tensor, ...],
+    units: int,
+    **constants: Any,
+) -> None:
+    """Launch a kernel, which needs Triton; the first tensor to fill has one row for each step and sequence."""
+    from mnemoscope.kernels.triton_gated_launch import launch
 
-    return triton_gated
-
-
-def _launch(kernel: Any, tensors: tuple[Tensor, ...], h0: Tensor, time: int, mask: Tensor | None, **more: bool) -> None:
-    from mnemoscope.kernels.triton_vector import vector_layout
-
-    batch, units = h0.shape
-    columns = next(columns for columns in WARPS if units <= columns)
-    layout, warps = vector_layout(columns, WARPS[columns]), WARPS[columns]
-    constants = {"COLUMNS": columns, "LAYOUT": layout, "MASKED": mask is not None, "num_warps": warps, **more}
+    time, batch = out[0].shape[:2]
+    plan = gated_plan(out[0].device, units, batch)
+    if plan is None:
+        raise ValueError(no_room(units, batch))
     if batch:
-        with on_device(h0):
-            kernel[(batch,)](*tensors, time, batch, units, **constants)
-
-
-def _flags(mask: Tensor | None, other: Tensor) -> Tensor:
-    """Return the mask as bytes; without a mask another tensor takes its place, which is not read."""
-    return other if mask is None else mask.contiguous().view(torch.uint8)
-
-
-def _refuse_second_derivatives(x: Tensor) -> None:
-    if not _on_cpu(x):
-        raise RuntimeError("The fused scan of gates has no second derivative on a GPU; pass backend='loop' to scan.")
+        launch(kernel, plan, given, mask, out, (time, batch, units), **constants)
 
 
 def _matrix_gradient(D: Tensor, h0: Tensor, hs: Tensor) -> Tensor:
@@ -148,7 +114,7 @@ def _lstm(us: Tensor, h0: Tensor, c0: Tensor, V: Tensor, mask: Tensor | None, sa
     us, h0, c0, V = (x.contiguous() for x in (us, h0, c0, V))
     hs, cs = (us.new_empty(len(us), *h0.shape) for _ in range(2))
     gates = us.new_empty(us.shape if save else 0)
-    _launch(_kernels().lstm_forward, (us, h0, c0, V, _flags(mask, us), hs, cs, gates), h0, len(us), mask, SAVE=save)
+    _launch("lstm_forward", (us, h0, c0, V), mask, (hs, cs, gates), h0.shape[1], SAVE=save)
     return hs, cs[-1].clone(), cs, gates
 
 
@@ -172,8 +138,7 @@ def _lstm_adjoint(
         return gated_cpu.lstm_adjoint(g, g_last, c0, cs, gates, V, mask)
     g, V, c0 = g.contiguous(), V.contiguous(), c0.contiguous()
     D, dh0, dc0 = torch.empty_like(gates), torch.zeros_like(c0), g_last.clone(memory_format=torch.contiguous_format)
-    tensors = (g, c0, cs, gates, V, _flags(mask, g), D, dh0, dc0)
-    _launch(_kernels().lstm_adjoint, tensors, c0, len(g), mask)
+    _launch("lstm_adjoint", (g, c0, cs, gates, V), mask, (D, dh0, dc0), c0.shape[1])
     return D, dh0, dc0
 
 
@@ -194,7 +159,7 @@ def _save_lstm(ctx: Any, inputs: tuple, output: tuple) -> None:
 def _backward_lstm(ctx: Any, g: Tensor, g_last: Tensor, *_: Tensor) -> tuple:
     us, h0, c0, V, mask, hs, cs, gates = ctx.saved_tensors
     if torch.is_grad_enabled():
-        _refuse_second_derivatives(g)
+        refuse_second_derivatives("gates", _on_cpu(g))
         return *loop_gradients(partial(lstm_loop, mask=mask), [us, h0, c0, V], (g, g_last)), None, None
     D, dh0, dc0 = _lstm_adjoint(g, g_last, c0, cs, gates, V, mask)
     return D, dh0, dc0, _matrix_gradient(D, h0, hs) if ctx.needs_input_grad[3] else None, None, None
@@ -225,12 +190,11 @@ def _gru(
     """Return the states, and the gates if they are to be saved."""
     if _on_cpu(us):
         return gated_cpu.gru_forward(us, h0, V, bias, activation, threshold, mask, save)
-    if activation != "tanh":
-        raise ValueError(f"On a GPU the candidate of a fused GRU is a tanh, but activation is {activation!r}.")
     us, h0, V, bias = (x.contiguous() for x in (us, h0, V, bias))
+    limit = bias if threshold is None else threshold.contiguous()  # the bias takes its place, and is not read
     hs = us.new_empty(len(us), *h0.shape)
     gates = us.new_empty((*hs.shape[:2], 4 * hs.shape[2]) if save else 0)
-    _launch(_kernels().gru_forward, (us, h0, V, bias, _flags(mask, us), hs, gates), h0, len(us), mask, SAVE=save)
+    _launch("gru_forward", (us, h0, V, bias, limit), mask, (hs, gates), h0.shape[1], SAVE=save, PHI=activation)
     return hs, gates
 
 
@@ -269,8 +233,9 @@ def _gru_adjoint(
     if _on_cpu(g):
         return gated_cpu.gru_adjoint(g, h0, hs, gates, V, activation, threshold, mask)
     g, h0, V = g.contiguous(), h0.contiguous(), V.contiguous()
+    limit = h0 if threshold is None else threshold.contiguous()  # h0 takes its place, and is not read
     D, dh0 = torch.empty_like(gates), torch.zeros_like(h0)
-    _launch(_kernels().gru_adjoint, (g, h0, hs, gates, V, _flags(mask, g), D, dh0), h0, len(g), mask)
+    _launch("gru_adjoint", (g, h0, hs, gates, V, limit), mask, (D, dh0), h0.shape[1], PHI=activation)
     return D, dh0
 
 
@@ -297,7 +262,7 @@ def _save_gru(ctx: Any, inputs: tuple, output: tuple) -> None:
 def _backward_gru(ctx: Any, g: Tensor, _: Tensor) -> tuple:
     us, h0, V, bias, threshold, mask, hs, gates = ctx.saved_tensors
     if torch.is_grad_enabled():
-        _refuse_second_derivatives(g)
+        refuse_second_derivatives("gates", _on_cpu(g))
         loop = partial(gru_loop, activation=ctx.activation, mask=mask)
         *found, dthreshold = loop_gradients(loop, [us, h0, V, bias, threshold], (g,))
         return *found, None, dthreshold, None, None

@@ -1,4 +1,4 @@
-"""Scans of leaky units as one operator on the CPU, without a graph per step.
+"""Scans of leaky units as one operator: on the CPU without a graph per step, on a GPU by kernels (`triton_leaky`).
 
 With the rates `r = phi(x)` and `G` the gradient at a state, the two forms of a step and of its gradient are
 
@@ -8,7 +8,8 @@ With the rates `r = phi(x)` and `G` the gradient at a state, the two forms of a 
               G_{t-1} = g_{t-1} + (1 - leak) G_t + W^T D_t.
 
 `D` is the gradient of the drive, and `dW = sum_t D_t r_{t-1}^T`. Where the mask is False the state is held: D is 0, and
-G passes by. A backward pass that builds a graph runs a loop, so that second derivatives work.
+G passes by. On the CPU a backward pass that builds a graph runs a loop, so that second derivatives work; on a GPU it
+raises an error.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ from torch.library import custom_op
 from mnemoscope.base.array_types import Bool, Float
 from mnemoscope.base.torch_state import flushed_denormals
 from mnemoscope.kernels.activation import ACTIVATIONS, Activation
-from mnemoscope.kernels.devices import useful_threads
-from mnemoscope.kernels.gated_loops import loop_gradients
+from mnemoscope.kernels.devices import no_triton, on_device, useful_threads
+from mnemoscope.kernels.gated_loops import loop_gradients, refuse_second_derivatives
+from mnemoscope.kernels.grids import Grid
 from mnemoscope.kernels.stepping import held_steps
 
 
@@ -37,7 +39,7 @@ def leaky_scan(
     rate: bool = False,
     mask: Bool[Tensor, "time batch"] | None = None,
 ) -> tuple[Float[Tensor, "time batch units"], Float[Tensor, "batch units"]]:
-    """Return the rates of all steps and the last state, of units on a CPU in the current form or in the `rate` form.
+    """Return the rates of all steps and the last state, of units in the current form or in the `rate` form.
 
     The `activation` is one of `ACTIVATIONS` without a bias.
 
@@ -49,13 +51,61 @@ def leaky_scan(
     return rates, last
 
 
-def no_leaky_scan(device: torch.device, dtype: torch.dtype, phi: Activation) -> str | None:
+GRIDS = (Grid(16, 4), Grid(16, 8), Grid(8, 8))
+"""Divisions of a scan among the programs of a GPU, the fastest first."""
+
+
+def no_leaky_scan(device: torch.device, dtype: torch.dtype, units: int, batch: int, phi: Activation) -> str | None:
     """Return the reason why the scan does not take these arguments, or None if it does."""
-    if device.type != "cpu":
-        return "the fused scan of leaky units runs on the CPU only"
-    if dtype not in (torch.float32, torch.float64):
-        return f"the fused scan of leaky units computes in float32 or float64, not in {dtype}"
-    return f"the fused scan of leaky units has no bias, which {phi.name} has" if phi.takes_bias else None
+    name = "fused scan of leaky units"
+    if phi.takes_bias:
+        return f"the {name} has no bias, which {phi.name} has"
+    if device.type == "cpu":
+        known = dtype in (torch.float32, torch.float64)
+        return None if known else f"the {name} computes in float32 or float64 on the CPU, not in {dtype}"
+    reason = no_triton(name, device)
+    if reason is None and dtype != torch.float32:
+        return f"the {name} computes in float32, not in {dtype}"
+    if reason is None and _grid(device, units, batch) is None:
+        return f"the {name} has no room for {units} units and {batch} sequences on this GPU"
+    return reason
+
+
+def _grid(device: torch.device, units: int, batch: int) -> Grid | None:
+    """Return the fastest grid for which the GPU has room."""
+    return next((grid for grid in GRIDS if grid.fits(device, batch, units, grid.share)), None)
+
+
+def _on_cpu(x: Tensor) -> bool:
+    """Whether a scan of this tensor runs in torch's operations; tests replace it to interpret Triton's kernels."""
+    return x.device.type == "cpu"
+
+
+def _launch(
+    kernel: str,
+    given: tuple[Tensor, ...],
+    mask: Tensor | None,
+    out: tuple[Tensor, ...],
+    leak: float,
+    activation: str,
+    rate: bool,
+) -> None:
+    """Launch a kernel for the sequences of the first tensor (time, batch, units)."""
+    from mnemoscope.kernels import triton_leaky
+    from mnemoscope.kernels.triton_grid import launch_grid
+
+    time, batch, units = given[0].shape
+    grid = _grid(given[0].device, units, batch)
+    if grid is None:
+        raise ValueError(f"The GPU has no room for {units} leaky units and {batch} sequences.")
+    if not given[0].numel():
+        return
+    flags = given[0] if mask is None else mask.contiguous().view(torch.uint8)  # one of them is not read
+    tensors, steps = (*given, flags, *out), time + kernel.endswith("adjoint")  # the last step leads to the first state
+    constants = {"UNITS": grid.share, "PHI": activation, "RATE": rate, "MASKED": mask is not None}
+    with on_device(given[0]):
+        constants["num_warps"] = grid.warps
+        launch_grid(getattr(triton_leaky, kernel), grid, tensors, (time, batch, units), steps, constants, more=(leak,))
 
 
 @custom_op(
@@ -68,6 +118,13 @@ def _leaky(
     us: Tensor, state: Tensor, W: Tensor, leak: float, activation: str, rate: bool, mask: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the rates of all steps, the last state, and p of all steps in the rate form (otherwise no numbers)."""
+    if not _on_cpu(us):
+        us, W, phi = us.contiguous(), W.contiguous(), ACTIVATIONS[activation]
+        last = state.clone(memory_format=torch.contiguous_format)
+        first = last.clone() if rate else phi(last)
+        rates, inner = torch.empty_like(us), torch.empty_like(us) if rate else us.new_empty(0)
+        _launch("leaky_forward", (us, first, W), mask, (rates, inner, last), leak, activation, rate)
+        return rates, last, inner
     with useful_threads(state), flushed_denormals():
         forward = _rate_forward if rate else _current_forward
         return forward(us, state, W, leak, ACTIVATIONS[activation], mask)
@@ -130,6 +187,11 @@ def _adjoint(
 ) -> tuple[Tensor, Tensor]:
     """Return the gradients of the drive and of the first state."""
     phi = ACTIVATIONS[activation]
+    if not _on_cpu(g):
+        D, carried = torch.empty_like(rates), g_last.clone(memory_format=torch.contiguous_format)
+        given = (g.contiguous(), phi(state).contiguous(), inner if rate else rates, W.contiguous())
+        _launch("leaky_adjoint", given, mask, (D, carried), leak, activation, rate)
+        return D, carried
     with useful_threads(state), flushed_denormals():
         outputs = inner if rate else torch.cat([phi(state).unsqueeze(0), rates])
         adjoint = partial(_rate_adjoint if rate else _current_adjoint, g, g_last, W=W, leak=leak, mask=mask)
@@ -223,6 +285,7 @@ def _backward(ctx: Any, g: Tensor, g_last: Tensor, _: Tensor) -> tuple:
     us, state, W, mask, rates, inner = ctx.saved_tensors
     options = {"leak": ctx.leak, "activation": ctx.activation, "rate": ctx.rate, "mask": mask}
     if torch.is_grad_enabled():
+        refuse_second_derivatives("leaky units", _on_cpu(g))
         return *loop_gradients(partial(leaky_loop, **options), [us, state, W], (g, g_last)), None, None, None, None
     D, dstate = _adjoint(g, g_last, state, rates, inner, W, **options)
     dW = None

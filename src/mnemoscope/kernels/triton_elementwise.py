@@ -28,8 +28,9 @@ from torch import Tensor
 from triton.runtime.errors import OutOfResources
 
 from mnemoscope.kernels.devices import exact_products, on_device, shared_memory
+from mnemoscope.kernels.grids import Grid, bytes_on_chip
 from mnemoscope.kernels.triton_block import block_adjoint, block_forward
-from mnemoscope.kernels.triton_grid import grid_adjoint, grid_forward
+from mnemoscope.kernels.triton_grid import grid_adjoint, grid_forward, launch_grid
 from mnemoscope.kernels.triton_outer import outer_products
 from mnemoscope.kernels.triton_steps import Recurrence, run_adjoint_steps, run_steps
 from mnemoscope.kernels.triton_vector import BLOCK, vector_adjoint, vector_forward, vector_layout
@@ -169,22 +170,14 @@ def plans(u: Tensor | Drive, tiled: bool) -> list[Plan]:
 def shared_bytes(way: Plan, u: Tensor | Drive) -> int:
     """Return the shared memory of a block for a drive; benchmarks/results/kernel_limits.md has what the compiler needs."""
     units, kept = u.shape[2], way.columns // way.parts
-    in_parts = u.dtype == torch.float32 and exact_products()
-    number = 6 if in_parts else u.dtype.itemsize  # of a matrix: three bfloat16 parts of a float32 number
+    number = bytes_on_chip(u.dtype)
     if way.way == "vector":
         return 4 * way.columns * (way.columns - kept + 1)  # the columns that are not in registers, and a vector
     if way.way == "block":
         return max(number * ROWS * way.columns, 4 * way.columns**2)
     if way.way == "grid":
-        part, parts = _divided(units, way.parts)
-        return part * parts * (number * way.columns + 4 * ROWS)  # columns of V, and the states of a tile
+        return Grid(way.columns, way.parts, ROWS).shared_bytes(units, way.columns, number)
     return 0
-
-
-def _divided(units: int, parts: int) -> tuple[int, int]:
-    """Return the sizes of the parts into which a grid divides its sum, and how many they are, as powers of 2."""
-    part = max(16, triton.next_power_of_2(triton.cdiv(units, parts)))
-    return part, triton.next_power_of_2(triton.cdiv(units, part))
 
 
 @dataclass(frozen=True)
@@ -230,26 +223,8 @@ class Scan(Recurrence):
                 sharing = sizes[1] if self.V.dim() == 2 else sizes[1] // len(self.V)
                 kernel[(triton.cdiv(sizes[1], ROWS),)](*tensors, *sizes, sharing, **constants)
             else:
-                self._launch_grid(kernel, tensors, sizes, steps, constants)
-
-    def _launch_grid(
-        self, kernel: Any, tensors: tuple[Tensor, ...], sizes: torch.Size, steps: int, constants: dict[str, Any]
-    ) -> None:
-        _, batch, units = sizes
-        slices, tiles = triton.cdiv(units, self.plan.columns), triton.cdiv(batch, ROWS)
-        part, parts = _divided(units, self.plan.parts)
-        constants |= {"PART": part, "PARTS": parts}
-        counters = torch.zeros(tiles, PADDING, dtype=torch.int32, device=self.V.device)
-        if self.V.is_cuda:
-            constants |= {"MEET": True, "launch_cooperative_grid": True}
-            kernel[slices, tiles](*tensors, counters, 0, steps, *sizes, slices, **constants)
-            return
-        for step in range(steps):  # the interpreter runs programs sequentially: they cannot meet within a launch
-            kernel[slices, tiles](*tensors, counters, step, step + 1, *sizes, slices, MEET=False, **constants)
-
-
-PADDING = 32
-"""Distance between counters, so that each has a separate cache line."""
+                grid = Grid(columns, self.plan.parts, ROWS)
+                launch_grid(kernel, grid, tensors, (sizes[0], sizes[1], sizes[2]), steps, constants, exact)
 
 
 def _real(x: Tensor) -> Tensor:

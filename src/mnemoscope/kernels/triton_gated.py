@@ -13,6 +13,7 @@ from mnemoscope.kernels.triton_layouts import gl, jit
 from mnemoscope.kernels.triton_vector import load_matrix
 
 _nonlinear = jit(triton_parts.nonlinear.fn)
+_pull_back = jit(triton_parts.pull_back.fn)
 
 
 @jit
@@ -214,6 +215,7 @@ def gru_forward(
     h0,
     V,
     bias,
+    threshold,
     mask,
     hs,
     gates,
@@ -222,10 +224,14 @@ def gru_forward(
     units,
     COLUMNS: tl.constexpr,
     LAYOUT: tl.constexpr,
+    PHI: tl.constexpr,
     MASKED: tl.constexpr,
     SAVE: tl.constexpr,
 ):
-    """Compute `hs` and, if `SAVE`, the `gates` r, z, n and v (time, batch, 4 units); the `bias` is that of v."""
+    """Compute `hs` and, if `SAVE`, the `gates` r, z, v and n (time, batch, 4 units).
+
+    The `bias` is that of v, and `threshold` that of the candidate's nonlinearity.
+    """
     square = units * units
     W_r = load_matrix(V, units, 1, units, 0, COLUMNS, COLUMNS, LAYOUT)
     W_z = load_matrix(V + square, units, 1, units, 0, COLUMNS, COLUMNS, LAYOUT)
@@ -234,6 +240,7 @@ def gru_forward(
     inside = unit < units
     none = gl.zeros([COLUMNS], gl.float32, layout=gl.SliceLayout(1, LAYOUT))
     b = gl.load(bias + unit, mask=inside, other=0.0)
+    limit = _threshold(threshold, unit, inside, none, PHI)
     row = gl.program_id(0)
     here = row * units + unit
     stride = (batch * units).to(gl.int64)
@@ -256,7 +263,7 @@ def gru_forward(
         r = _nonlinear(gl.sum(W_r * x, 1) + u_r, none, "logistic")
         z = _nonlinear(gl.sum(W_z * x, 1) + u_z, none, "logistic")
         v = gl.sum(W_n * x, 1) + b
-        n = _nonlinear(u_n + r * v, none, "tanh")
+        n = _nonlinear(u_n + r * v, limit, PHI)
         new = n + z * (h - n)
         if MASKED:
             new = gl.where(goes != 0, new, h)
@@ -267,10 +274,16 @@ def gru_forward(
         gl.store(hs, h, mask=inside)
         hs += stride
         if SAVE:
-            _store(gates, units, inside, r, z, n, v)
+            _store(gates, units, inside, r, z, v, n)
             gates += 4 * stride
         u_r, u_z, u_n = v_r, v_z, v_n
         v_r, v_z, v_n = w_r, w_z, w_n
+
+
+@jit
+def _threshold(threshold, unit, inside, none, PHI: tl.constexpr):
+    """Load the bias of modReLU; other nonlinearities have none."""
+    return gl.load(threshold + unit, mask=inside, other=0.0) if PHI == "modrelu" else none
 
 
 @jit
@@ -289,6 +302,7 @@ def gru_adjoint(
     hs,
     gates,
     V,
+    threshold,
     mask,
     D,
     dh0,
@@ -297,6 +311,7 @@ def gru_adjoint(
     units,
     COLUMNS: tl.constexpr,
     LAYOUT: tl.constexpr,
+    PHI: tl.constexpr,
     MASKED: tl.constexpr,
 ):
     """Compute `D` (time, batch, 4 units), the gradients at v and at the sums of r, z and n, and `dh0`."""
@@ -308,6 +323,8 @@ def gru_adjoint(
     shared = gl.allocate_shared_memory(gl.float32, [3, COLUMNS], gl.SwizzledSharedLayout(1, 1, 1, [0]))
     unit = gl.arange(0, COLUMNS, layout=gl.SliceLayout(1, LAYOUT))
     inside = unit < units
+    none = gl.zeros([COLUMNS], gl.float32, layout=gl.SliceLayout(1, LAYOUT))
+    limit = _threshold(threshold, unit, inside, none, PHI)
     row = gl.program_id(0)
     here = row * units + unit
     stride = (batch * units).to(gl.int64)
@@ -320,8 +337,8 @@ def gru_adjoint(
     total = gl.load(g_h, mask=inside, other=0.0)
     h = gl.load(hs, mask=inside & (time > 1), other=0.0)
     h1 = gl.load(hs - stride, mask=inside & (time > 2), other=0.0)
-    a_r, a_z, a_n, a_v = _load(gates, units, inside)
-    b_r, b_z, b_n, b_v = _load(gates - 4 * stride, units, inside & (time > 1))
+    a_r, a_z, a_v, a_n = _load(gates, units, inside)
+    b_r, b_z, b_v, b_n = _load(gates - 4 * stride, units, inside & (time > 1))
     g1 = gl.load(g_h - stride, mask=inside & (time > 1), other=0.0)
     g_h -= 2 * stride
     hs -= 2 * stride
@@ -333,14 +350,14 @@ def gru_adjoint(
         mask -= 2 * batch
     for t in range(time):
         more = inside & (t + 2 < time)
-        e_r, e_z, e_n, e_v = _load(gates, units, more)
+        e_r, e_z, e_v, e_n = _load(gates, units, more)
         g2 = gl.load(g_h, mask=more, other=0.0)
         h2 = gl.load(hs, mask=inside & (t + 3 < time), other=0.0)
         g_h -= stride
         hs -= stride
         gates -= 4 * stride
         before = gl.where(t + 1 < time, h, before0)
-        d_n = total * (1 - a_z) * (1 - a_n * a_n)
+        d_n = _pull_back(total * (1 - a_z), a_n, limit, PHI)
         d_z = total * (before - a_n) * a_z * (1 - a_z)
         d_r = d_n * a_v * a_r * (1 - a_r)
         d_v = d_n * a_r
@@ -366,6 +383,6 @@ def gru_adjoint(
         h = h1
         h1 = h2
         g1 = g2
-        a_r, a_z, a_n, a_v = b_r, b_z, b_n, b_v
-        b_r, b_z, b_n, b_v = e_r, e_z, e_n, e_v
+        a_r, a_z, a_v, a_n = b_r, b_z, b_v, b_n
+        b_r, b_z, b_v, b_n = e_r, e_z, e_v, e_n
     gl.store(dh0 + here, total, mask=inside)

@@ -6,14 +6,52 @@ must be resident at the same time, which a cooperative launch ensures.
 
 from __future__ import annotations
 
+from typing import Any
+
+import torch
 import triton
 import triton.language as tl
+from torch import Tensor
 
+from mnemoscope.kernels.devices import exact_products
+from mnemoscope.kernels.grids import Grid
 from mnemoscope.kernels.triton_parts import bias_row, nonlinear, prepared, pull_back, tile, times
+
+PADDING = 32
+"""Distance between counters, so that each has a separate cache line."""
+
+
+def launch_grid(
+    kernel: Any,
+    grid: Grid,
+    tensors: tuple[Tensor, ...],
+    sizes: tuple[int, int, int],
+    steps: int,
+    constants: dict[str, Any],
+    exact: bool = True,
+    more: tuple[float, ...] = (),
+) -> None:
+    """Launch a kernel for sequences of `sizes` (time, batch, units) and so many `steps`; `more` are further numbers.
+
+    If `exact`, the numbers of the matrix are of float32, and their precision is kept unless tf32 was chosen.
+    """
+    _, batch, units = sizes
+    slices, tiles = triton.cdiv(units, grid.share), triton.cdiv(batch, grid.rows)
+    part, parts = grid.parts(units)
+    on_gpu = tensors[0].is_cuda
+    # Triton's interpreter, used in tests, has no products of bfloat16, and is exact without them
+    constants |= {"ROWS": grid.rows, "PART": part, "PARTS": parts, "EXACT": on_gpu and exact and exact_products()}
+    counters = torch.zeros(tiles, PADDING, dtype=torch.int32, device=tensors[0].device)
+    if on_gpu:
+        constants |= {"MEET": True, "launch_cooperative_grid": True}
+        kernel[slices, tiles](*tensors, counters, 0, steps, *sizes, slices, *more, **constants)
+        return
+    for step in range(steps):  # the interpreter runs programs sequentially: they cannot meet within a launch
+        kernel[slices, tiles](*tensors, counters, step, step + 1, *sizes, slices, *more, MEET=False, **constants)
 
 
 @triton.jit
-def _meet(counter, arrived):
+def meet(counter, arrived):
     """Wait until the other programs of this batch tile have arrived `arrived` times."""
     while tl.atomic_add(counter, 0, sem="acquire") < arrived:
         pass
@@ -21,18 +59,20 @@ def _meet(counter, arrived):
 
 
 @triton.jit
-def _arrive(counter):
+def arrive(counter):
     tl.debug_barrier()  # all warps have stored
     tl.atomic_add(counter, 1, sem="release")
 
 
 @triton.jit
-def _gathered_times(x, W1, W2, W3, rows, batch, units, PART: tl.constexpr, PARTS: tl.constexpr, EXACT: tl.constexpr):
-    """Return `x W` for all units of x, read from the L2 cache; each warp computes a part of the sum."""
+def gathered_times(
+    x, W1, W2, W3, rows, batch, width, units, PART: tl.constexpr, PARTS: tl.constexpr, EXACT: tl.constexpr
+):
+    """Return the parts of `x W` for all units of x (batch, width), read from the L2 cache; each warp computes one."""
     inner = tl.arange(0, PARTS)[:, None, None] * PART + tl.arange(0, PART)[None, None, :]
     row = rows[None, :, None]
-    all_units = tl.load(x + row * units + inner, mask=(row < batch) & (inner < units), other=0.0, cache_modifier=".cg")
-    return tl.sum(times(all_units, W1, W2, W3, EXACT), 0)
+    all_units = tl.load(x + row * width + inner, mask=(row < batch) & (inner < units), other=0.0, cache_modifier=".cg")
+    return times(all_units, W1, W2, W3, EXACT)
 
 
 @triton.jit(do_not_specialize=["begin", "end", "time", "batch", "slices"])  # one kernel for all lengths and batches
@@ -79,8 +119,9 @@ def grid_forward(
         if t == 0:
             before = h0
         if MEET:
-            _meet(counter, slices * (t - begin))
-        new = nonlinear(_gathered_times(before, W1, W2, W3, rows, batch, units, PART, PARTS, EXACT) + u, b, PHI)
+            meet(counter, slices * (t - begin))
+        z = tl.sum(gathered_times(before, W1, W2, W3, rows, batch, units, units, PART, PARTS, EXACT), 0)
+        new = nonlinear(z + u, b, PHI)
         if MASKED:
             goes = tl.load(mask + rows, mask=rows < batch, other=0)
             held = tl.load(before + here, mask=inside, other=0.0, cache_modifier=".cg").to(tl.float32)
@@ -90,7 +131,7 @@ def grid_forward(
         mask += batch
         u = later
         if MEET:
-            _arrive(counter)
+            arrive(counter)
 
 
 @triton.jit(do_not_specialize=["begin", "end", "time", "batch", "slices"])  # one kernel for all lengths and batches
@@ -144,8 +185,9 @@ def grid_adjoint(
         total = g_t
         if back > 0:
             if MEET:
-                _meet(counter, slices * (back - begin))
-            total += _gathered_times(D + stride, W1, W2, W3, rows, batch, units, PART, PARTS, EXACT)
+                meet(counter, slices * (back - begin))
+            sums = gathered_times(D + stride, W1, W2, W3, rows, batch, units, units, PART, PARTS, EXACT)
+            total += tl.sum(sums, 0)
             if MASKED:
                 total += tl.load(dh0 + here, mask=inside, other=0.0).to(tl.float32)
         if back < time:
@@ -156,7 +198,7 @@ def grid_adjoint(
                 tl.store(dh0 + here, tl.where((goes != 0)[:, None], 0.0, total), mask=inside)
             tl.store(D + here, d, mask=inside)
             if MEET:
-                _arrive(counter)
+                arrive(counter)
         else:
             tl.store(dh0 + here, total, mask=inside)
         D -= stride
