@@ -314,8 +314,9 @@ def _read_part(kind: type[Part], table: Mapping[str, Any]) -> Part:
     for name, value in table.items():
         schema: Any = _IN_FILES.get(hints[name], hints[name])
         checked(value, schema, f"{name} of {where}")
+    values: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in table.items()}
     try:
-        return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in table.items()})
+        return kind(**values)
     except TypeError as error:
         raise ValueError(f"{where}: {str(error).partition('__init__() ')[2] or error}.") from None
 
