@@ -85,6 +85,11 @@ SHORT: Mapping[str, Any] = {**BASE, "name": "mad-short", "steps": 4000, "batch_s
 """10 epochs of 12,800 sequences. With batches of 128, one H200 makes 240 steps a second in all."""
 LONGER: Mapping[str, Any] = {**SHORT, "name": "mad-longer", "steps": 16_000}
 """Test of a cause, not a recipe whose networks are compared with the published ones."""
+BY_HEART_AGAIN: Mapping[str, Mapping[str, Any]] = {
+    "transformer, rate 0.0005": {**BASE, "name": "mad-slower", "learning_rate": 5e-4},
+    "transformer, decay 0.1": {**BASE, "name": "mad-decay", "weight_decay": 0.1},
+}
+"""Two other points of the published grid of rates and decays, as tests of a cause."""
 TINY: Mapping[str, Any] = {
     "name": "tiny-mad",
     "hidden_size": 8,
@@ -222,9 +227,15 @@ class Mad(ReducedStudy):
         ),
         "recipes": Preset(
             "Whether tasks of which a Transformer of the recipe mad-short is less capable than published need more "
-            "training: 16,000 batches in place of 4,000; three seeds, on one core.",
+            "training: 16,000 batches in place of 4,000; three seeds, on one core. Memorisation: whether another rate "
+            "or decay of the published grid explains that it memorises less.",
             {
-                "networks": _networks(["transformer"], ["mad-compression", "mad-fuzzy-recall"], LONGER),
+                "networks": _networks(["transformer"], ["mad-compression", "mad-fuzzy-recall"], LONGER)
+                | {
+                    replace(subject, network=named): {**settings, **changes}
+                    for named, changes in BY_HEART_AGAIN.items()
+                    for subject, settings in _networks(["transformer"], ["mad-memorisation"], BASE).items()
+                },
                 "changes": {"device": "cpu"},
             },
             (0, 1, 2),
