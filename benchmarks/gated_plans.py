@@ -5,8 +5,8 @@
 
 Forward and backward together and forward alone, microseconds per step, float32, medians of repeats that take turns.
 "cuDNN" has the accuracy of float32 as all plans do, "cuDNN, tf32" is its default; it has no GORU, which is compared
-with the loop of this library. The error of a plan is that of its outputs and gradients, relative to a loop in float64, the
-largest of all, without and with a mask; that of cuDNN is without a mask, since it takes none.
+with the loop of this library. The error of a plan is that of its outputs and gradients, relative to a loop in float64,
+the largest of all, without and with a mask; that of cuDNN is without a mask, since it takes none.
 """
 
 from __future__ import annotations
