@@ -18,6 +18,7 @@ from mnemoscope.kernels import (
     affine_gradients,
     gated,
     gated_plans,
+    leaky,
     triton_affine,
     triton_affine_backward,
     triton_elementwise,
@@ -97,6 +98,16 @@ def lstm(units: int, batch: int) -> None:
     gated._lstm_adjoint._init_fn(hs, last, h, cs, gates, V, None)
 
 
+def leaky_units(units: int, batch: int, rate: bool) -> None:
+    """Run a scan of leaky units and its adjoint, if the GPU has room for them."""
+    grid = leaky._grid(torch.device("cuda"), units, batch)
+    if grid is not None:
+        us, state, W = tensor(TIME, batch, units), tensor(batch, units), tensor(units, units)
+        with patch.object(leaky, "_grid", lambda *_: grid):
+            leaky._launch("leaky_forward", (us, state, W), None, (us, us, state), 0.3, "tanh", rate)
+            leaky._launch("leaky_adjoint", (us, state, us, W), None, (us, state), 0.3, "tanh", rate)
+
+
 def affine(keys: int, batch: int, dtype: torch.dtype, rates: int, erases: bool, values: int | None = None) -> None:
     """Run an affine scan and its backward pass."""
     values = values or keys
@@ -172,6 +183,24 @@ def gated_cases(units: list[int], batches: list[int]) -> list[Case]:
     return [
         Case("gated", name, N, B, torch.float32, partial(gates, run, N, B))
         for name, run in (("GRU", gru), ("LSTM", lstm))
+        for N in units
+        for B in batches
+    ]
+
+
+@family("leaky")
+def leaky_cases(units: list[int], batches: list[int]) -> list[Case]:
+    """Return scans of leaky units."""
+    return [
+        Case(
+            "leaky",
+            f"leaky, {'rate' if rate else 'current'} form",
+            N,
+            B,
+            torch.float32,
+            partial(leaky_units, N, B, rate),
+        )
+        for rate in (False, True)
         for N in units
         for B in batches
     ]
