@@ -19,6 +19,7 @@ from mnemoscope.kernels import (
     gated,
     gated_plans,
     leaky,
+    slstm,
     triton_affine,
     triton_affine_backward,
     triton_elementwise,
@@ -106,6 +107,17 @@ def leaky_units(units: int, batch: int, rate: bool) -> None:
         with patch.object(leaky, "_grid", lambda *_: grid):
             leaky._launch("leaky_forward", (us, state, W), None, (us, us, state), 0.3, "tanh", rate)
             leaky._launch("leaky_adjoint", (us, state, us, W), None, (us, state), 0.3, "tanh", rate)
+
+
+def slstm_scan(units: int, batch: int) -> None:
+    """Run a scan of the sLSTM and its adjoint, if the GPU has room for them."""
+    grid = gated_plans.gated_grid(torch.device("cuda"), units, batch)
+    if grid is not None:
+        us, s, V = tensor(TIME, batch, 4 * units), tensor(batch, units), tensor(4 * units, units)
+        hs = tensor(TIME, batch, units)
+        with patch.object(slstm, "gated_grid", lambda *_: grid):
+            slstm._launch("slstm_forward", (us, s, s, s, V), None, (hs, hs, hs, us, hs, s), units, EXPONENTIAL=False)
+            slstm._launch("slstm_adjoint", (hs, s, s, hs, hs, us, hs, V), None, (us, s, s, s, s), units)
 
 
 def affine(keys: int, batch: int, dtype: torch.dtype, rates: int, erases: bool, values: int | None = None) -> None:
@@ -204,6 +216,12 @@ def leaky_cases(units: list[int], batches: list[int]) -> list[Case]:
         for N in units
         for B in batches
     ]
+
+
+@family("slstm")
+def slstm_cases(units: list[int], batches: list[int]) -> list[Case]:
+    """Return scans of the sLSTM."""
+    return [Case("slstm", "sLSTM", N, B, torch.float32, partial(slstm_scan, N, B)) for N in units for B in batches]
 
 
 @family("affine")

@@ -119,6 +119,36 @@ def test_many_units_give_the_results_of_the_loop(fused, kind, masked, batch, uni
         assert (one - other).norm() <= 1e-5 * other.norm() + 1e-30
 
 
+@pytest.mark.skipif(not GPU, reason="the interpreter has no tf32")
+@pytest.mark.parametrize("kind", ["gru", "lstm"])
+def test_in_tf32_many_units_have_its_accuracy(fused, kind):
+    cell, xs, state = problem(kind, 256, 20, 16)
+    expected, _ = run(cell, xs, state, None, "loop", torch.float64)
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        found, _ = run(cell, xs, state, None, "auto", torch.float32)
+    finally:
+        torch.set_float32_matmul_precision(before)
+    for one, other in zip(found, expected, strict=True):
+        assert (one - other).norm() <= 1e-2 * other.norm() + 1e-30
+
+
+@pytest.mark.skipif(not GPU, reason="no CUDA")
+def test_a_replayed_graph_gives_the_results_of_a_scan(fused):
+    cell, xs, state = problem("lstm", 200, 20, 16)
+    start = LSTMState(*state)
+    with torch.no_grad():
+        expected = ms.scan(cell, xs, start)[0]  # compiles
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            outputs = ms.scan(cell, xs, start)[0]
+    for _ in range(2):
+        outputs.zero_()
+        graph.replay()
+        assert torch.equal(outputs, expected)
+
+
 @pytest.mark.parametrize("kind", ["gru", "lstm"])
 def test_without_gradients_no_gates_are_stored_and_nothing_changes(way, kind, monkeypatch):
     cell, xs, state = problem(kind, 5, 3, 2)

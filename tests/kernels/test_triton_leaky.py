@@ -1,10 +1,13 @@
 """The fused scan of leaky units, in Triton's interpreter or on a GPU, compared with the loop in float64."""
 
+from functools import partial
+
 import pytest
 import torch
 
 from mnemoscope.kernels import leaky
 from mnemoscope.kernels.activation import ACTIVATIONS
+from mnemoscope.kernels.grids import Grid
 from mnemoscope.kernels.leaky import leaky_loop, leaky_scan, no_leaky_scan
 
 pytest.importorskip("triton")
@@ -63,16 +66,28 @@ def test_many_units_give_the_results_of_the_loop(rate, masked, batch, units):
     check((50, batch, units), "tanh", rate, masked, 1e-5)
 
 
-def test_second_derivatives_name_the_remedy(fused):
+@pytest.mark.parametrize("rate", [True, False])
+def test_a_leak_of_1_forgets_a_large_state(fused, rate):
+    us, state = torch.full((1, 1, 1), 1e-3, device=DEVICE), torch.full((1, 1), 1e4, device=DEVICE)
+    rates, last = leaky_scan(us, state, torch.zeros(1, 1, device=DEVICE), 1.0, "relu", rate)
+    assert rates.item() == last.item() == us.item()
+
+
+@pytest.mark.parametrize("rate", [True, False])
+def test_second_derivatives_are_those_of_the_loop(fused, rate):
     us, state, W, _ = problem(3, 1, 2, False)
-    rates, _ = leaky_scan(us.requires_grad_(), state, W, 0.5)
-    with pytest.raises(RuntimeError, match="backend='loop'"):
-        torch.autograd.grad(rates.sum(), us, create_graph=True)
+
+    def penalty(scan):
+        given = us.clone().requires_grad_()
+        first = torch.autograd.grad(scan(given, state, W, 0.5, "tanh", rate)[0].sum(), given, create_graph=True)[0]
+        return torch.autograd.grad(first.square().sum(), given)[0]
+
+    torch.testing.assert_close(penalty(leaky_scan), penalty(partial(leaky_loop, mask=None)))
 
 
 def test_what_the_kernels_do_not_take_is_named(monkeypatch):
     monkeypatch.setattr(leaky, "no_triton", lambda *_: None)
-    monkeypatch.setattr(leaky, "_grid", lambda device, units, batch: leaky.GRIDS[0] if units <= 1024 else None)
+    monkeypatch.setattr(leaky, "_grid", lambda device, units, batch: Grid(16, 4) if units <= 1024 else None)
     gpu, tanh = torch.device("cuda"), ACTIVATIONS["tanh"]
     assert no_leaky_scan(gpu, torch.float32, 1024, 16, tanh) is None
     assert "room" in no_leaky_scan(gpu, torch.float32, 1025, 16, tanh)

@@ -174,8 +174,10 @@ class EchoState(LeakyReservoir):
     def fast_path(self, xs: Tensor, state: State, mask: Tensor | None) -> FastPath | NoFastPath:
         tensors = [xs, state, *self.parameters()]
         differentiated = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
-        if differentiated or mask is not None:
-            return fused_leaky_path(self, xs, state, mask)
+        if differentiated or mask is not None or xs.is_cuda:
+            fused = fused_leaky_path(self, xs, state, mask)
+            if differentiated or mask is not None or isinstance(fused, FastPath):
+                return fused
         if not xs.dtype == state.dtype == self.recurrent.dtype:
             return NoFastPath("inputs, state and weights differ in dtype")
         return FastPath("reservoir", lambda: Reservoirs([self]).scan(xs, state))

@@ -1,4 +1,4 @@
-"""Fast paths of GRU and LSTM: a fused scan, on the CPU and of few units on CUDA, or torch's networks.
+"""Fast paths of GRU and LSTM: a fused scan, or torch's networks.
 
 Torch's networks are cuDNN on CUDA; on the CPU an LSTM in float32 runs in oneDNN, and a GRU in a C++ loop. On x86 they
 run LSTMs in float32, and GRUs whose products are large. On other processors the fused scan is used.
@@ -82,7 +82,8 @@ def _why_not_fused(kind: str, xs: Tensor, state: _Parts, mask: Tensor | None, we
         return "the fused scan of gates has no projection"
     if mask is None and not torch.compiler.is_compiling() and _prefers_torch(kind, xs, weights):
         return f"torch's {kind} is used at this size on this processor"
-    return no_gated_scan(xs.device, xs.dtype, state[0].shape[1], xs.shape[1], cudnn=mask is None)
+    cudnn = _why_not_torch(xs, mask, weights) is None
+    return no_gated_scan(xs.device, xs.dtype, state[0].shape[1], xs.shape[1], cudnn=cudnn)
 
 
 def _prefers_torch(kind: str, xs: Tensor, weights: _Weights) -> bool:

@@ -17,8 +17,7 @@ from mnemoscope.cells.fast_path import FastPath, NoFastPath
 from mnemoscope.cells.fused_gated import why_unusual
 from mnemoscope.cells.recurrence import Recurrence
 from mnemoscope.cells.surroundings import Surroundings
-from mnemoscope.kernels.gated_plans import no_gated_scan
-from mnemoscope.kernels.slstm import LARGEST, new_scale, slstm_scan
+from mnemoscope.kernels.slstm import LARGEST, new_scale, no_slstm_scan, slstm_scan
 from mnemoscope.kernels.stepping import held_steps
 
 HEADS_OPERATIONS = 4e6
@@ -107,15 +106,18 @@ class SLSTM(Recurrence):
         reason = self._why_not_fused(xs, state, mask)
         if reason is not None:
             return NoFastPath(reason)
-        return FastPath("fused slstm (cpu)", lambda: self._fused(self.preactivations(self.project(xs)), state, mask))
+        name = f"fused slstm ({xs.device.type})"
+        return FastPath(name, lambda: self._fused(self.preactivations(self.project(xs)), state, mask))
 
     def _why_not_fused(self, xs: Tensor, state: SLSTMState, mask: Tensor | None) -> str | None:
         reason = why_unusual(xs, *state, *self.parameters())
-        if reason is None and xs.device.type != "cpu":
-            reason = "the fused scan of an sLSTM runs on the CPU only"
+        on_cpu = xs.device.type == "cpu"
+        if reason is None and torch.compiler.is_compiling() and not on_cpu:
+            reason = "the fused scan of an sLSTM was not tried under torch.compile on a GPU"
         if reason is None:
-            reason = no_gated_scan(xs.device, xs.dtype, self.hidden_size, xs.shape[1], cudnn=False)
-        if reason is None and self.heads > 1 and 2 * xs.shape[1] * 4 * self.hidden_size**2 > HEADS_OPERATIONS:
+            reason = no_slstm_scan(xs.device, xs.dtype, self.hidden_size, xs.shape[1])
+        operations = 2 * xs.shape[1] * 4 * self.hidden_size**2
+        if reason is None and on_cpu and self.heads > 1 and operations > HEADS_OPERATIONS:
             reason = "one product for all heads would take longer than a product for each"
         return reason
 

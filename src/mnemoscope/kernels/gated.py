@@ -20,7 +20,7 @@ from mnemoscope.base.array_types import Bool, Float
 from mnemoscope.kernels import gated_cpu
 from mnemoscope.kernels.activation import ACTIVATIONS
 from mnemoscope.kernels.devices import useful_threads
-from mnemoscope.kernels.gated_loops import gru_loop, loop_gradients, lstm_loop, refuse_second_derivatives
+from mnemoscope.kernels.gated_loops import gru_loop, loop_gradients, lstm_loop
 from mnemoscope.kernels.gated_plans import gated_plan, no_room
 
 
@@ -87,6 +87,11 @@ def _launch(
         raise ValueError(no_room(units, batch))
     if batch:
         launch(kernel, plan, given, mask, out, (time, batch, units), **constants)
+
+
+def _refuse_second_derivatives(x: Tensor) -> None:
+    if not _on_cpu(x):
+        raise RuntimeError("The fused scan of gates has no second derivative on a GPU; pass backend='loop' to scan.")
 
 
 def _matrix_gradient(D: Tensor, h0: Tensor, hs: Tensor) -> Tensor:
@@ -159,7 +164,7 @@ def _save_lstm(ctx: Any, inputs: tuple, output: tuple) -> None:
 def _backward_lstm(ctx: Any, g: Tensor, g_last: Tensor, *_: Tensor) -> tuple:
     us, h0, c0, V, mask, hs, cs, gates = ctx.saved_tensors
     if torch.is_grad_enabled():
-        refuse_second_derivatives("gates", _on_cpu(g))
+        _refuse_second_derivatives(g)
         return *loop_gradients(partial(lstm_loop, mask=mask), [us, h0, c0, V], (g, g_last)), None, None
     D, dh0, dc0 = _lstm_adjoint(g, g_last, c0, cs, gates, V, mask)
     return D, dh0, dc0, _matrix_gradient(D, h0, hs) if ctx.needs_input_grad[3] else None, None, None
@@ -262,7 +267,7 @@ def _save_gru(ctx: Any, inputs: tuple, output: tuple) -> None:
 def _backward_gru(ctx: Any, g: Tensor, _: Tensor) -> tuple:
     us, h0, V, bias, threshold, mask, hs, gates = ctx.saved_tensors
     if torch.is_grad_enabled():
-        refuse_second_derivatives("gates", _on_cpu(g))
+        _refuse_second_derivatives(g)
         loop = partial(gru_loop, activation=ctx.activation, mask=mask)
         *found, dthreshold = loop_gradients(loop, [us, h0, V, bias, threshold], (g,))
         return *found, None, dthreshold, None, None

@@ -51,9 +51,3 @@ def gru_loop(
         h = new if mask is None else torch.where(mask[t].unsqueeze(-1), new, h)
         hs.append(h)
     return torch.stack(hs)
-
-
-def refuse_second_derivatives(what: str, on_cpu: bool) -> None:
-    """Raise an error if a backward pass that builds a graph is asked for on a GPU."""
-    if not on_cpu:
-        raise RuntimeError(f"The fused scan of {what} has no second derivative on a GPU; pass backend='loop' to scan.")

@@ -14,9 +14,9 @@ import torch
 from mnemoscope.kernels.devices import no_triton
 from mnemoscope.kernels.grids import Grid
 
-MOST_UNITS = {"vector": 64, "grid": 1024}
+MOST_UNITS = {"vector": 64, "grid": 512}
 """Largest number of units: for which the registers of a multiprocessor hold the matrices of all gates (vector), and for
-which the multiprocessors of an H200 together do (grid: 512, or 1,024 in tf32)."""
+which the multiprocessors of an H200 together do (grid)."""
 MOST_SEQUENCES = 264
 """Most sequences of "vector": an H200 runs two on each of its 132 multiprocessors at a time."""
 FEW_UNITS = 128
@@ -35,19 +35,22 @@ class Vector(NamedTuple):
     warps: int
 
 
-GRIDS = (Grid(4, 8), Grid(8, 8), Grid(16, 8))
-"""Grids, the fastest first: the more programs share the units, the less time a step takes."""
-
-
 def gated_plan(device: torch.device, units: int, batch: int) -> Vector | Grid | None:
     """Return the fastest plan for which the GPU has room, or None."""
     if units <= MOST_UNITS["vector"] and batch <= MOST_SEQUENCES:
         columns = next(columns for columns in WARPS if units <= columns)
         return Vector(columns, WARPS[columns])
+    return gated_grid(device, units, batch)
+
+
+def gated_grid(device: torch.device, units: int, batch: int) -> Grid | None:
+    """Return the fastest grid for which the GPU has room, or None."""
     if units > MOST_UNITS["grid"]:
         return None
+    # the more programs share the units, the less time a step takes (benchmarks/results/gated_plans.md)
+    grids = (Grid(4, 8), Grid(8, 4 if units <= 256 else 8), Grid(16, 8))
     # a program holds the four sums of each of its units
-    return next((grid for grid in GRIDS if grid.fits(device, batch, units, 4 * grid.share)), None)
+    return next((grid for grid in grids if grid.fits(device, batch, units, 4 * grid.share)), None)
 
 
 def no_gated_scan(device: torch.device, dtype: torch.dtype, units: int, batch: int, cudnn: bool) -> str | None:

@@ -30,12 +30,12 @@ class Grid(NamedTuple):
         return size, _power_of_2(ceil(units / size))
 
     def shared_bytes(self, units: int, columns: int, number: int) -> int:
-        """Return the shared memory of a program that holds `columns` of a matrix, and the states of a tile.
+        """Return the shared memory of a program: `columns` of a matrix, and states of a tile or parts of its sums.
 
         A number of the matrix takes `number` bytes. `benchmarks/kernel_limits.py` prints what the compiler needs.
         """
         size, count = self.parts(units)
-        return size * count * (number * columns + 4 * self.rows)
+        return size * count * number * columns + 4 * self.rows * count * max(size, columns)
 
     def fits(self, device: torch.device, batch: int, units: int, columns: int) -> bool:
         """Whether the GPU has room for programs with `columns` of a float32 matrix each, for all at the same time."""

@@ -8,8 +8,7 @@ With the rates `r = phi(x)` and `G` the gradient at a state, the two forms of a 
               G_{t-1} = g_{t-1} + (1 - leak) G_t + W^T D_t.
 
 `D` is the gradient of the drive, and `dW = sum_t D_t r_{t-1}^T`. Where the mask is False the state is held: D is 0, and
-G passes by. On the CPU a backward pass that builds a graph runs a loop, so that second derivatives work; on a GPU it
-raises an error.
+G passes by. A backward pass that builds a graph runs a loop, so that second derivatives work.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from mnemoscope.base.array_types import Bool, Float
 from mnemoscope.base.torch_state import flushed_denormals
 from mnemoscope.kernels.activation import ACTIVATIONS, Activation
 from mnemoscope.kernels.devices import no_triton, on_device, useful_threads
-from mnemoscope.kernels.gated_loops import loop_gradients, refuse_second_derivatives
+from mnemoscope.kernels.gated_loops import loop_gradients
 from mnemoscope.kernels.grids import Grid
 from mnemoscope.kernels.stepping import held_steps
 
@@ -51,8 +50,8 @@ def leaky_scan(
     return rates, last
 
 
-GRIDS = (Grid(16, 4), Grid(16, 8), Grid(8, 8))
-"""Divisions of a scan among the programs of a GPU, the fastest first."""
+FEW_UNITS = 512
+"""Units up to which the programs of a grid have 4 warps."""
 
 
 def no_leaky_scan(device: torch.device, dtype: torch.dtype, units: int, batch: int, phi: Activation) -> str | None:
@@ -72,8 +71,9 @@ def no_leaky_scan(device: torch.device, dtype: torch.dtype, units: int, batch: i
 
 
 def _grid(device: torch.device, units: int, batch: int) -> Grid | None:
-    """Return the fastest grid for which the GPU has room."""
-    return next((grid for grid in GRIDS if grid.fits(device, batch, units, grid.share)), None)
+    """Return a grid for which the GPU has room, or None; with 4 warps the numbers of more units leave the registers."""
+    grids = (Grid(16, 4 if units <= FEW_UNITS else 8), Grid(8, 8))
+    return next((grid for grid in grids if grid.fits(device, batch, units, grid.share)), None)
 
 
 def _on_cpu(x: Tensor) -> bool:
@@ -92,7 +92,7 @@ def _launch(
 ) -> None:
     """Launch a kernel for the sequences of the first tensor (time, batch, units)."""
     from mnemoscope.kernels import triton_leaky
-    from mnemoscope.kernels.triton_grid import launch_grid
+    from mnemoscope.kernels.triton_grid import launch_grid, named_refusal
 
     time, batch, units = given[0].shape
     grid = _grid(given[0].device, units, batch)
@@ -103,7 +103,7 @@ def _launch(
     flags = given[0] if mask is None else mask.contiguous().view(torch.uint8)  # one of them is not read
     tensors, steps = (*given, flags, *out), time + kernel.endswith("adjoint")  # the last step leads to the first state
     constants = {"UNITS": grid.share, "PHI": activation, "RATE": rate, "MASKED": mask is not None}
-    with on_device(given[0]):
+    with on_device(given[0]), named_refusal():
         constants["num_warps"] = grid.warps
         launch_grid(getattr(triton_leaky, kernel), grid, tensors, (time, batch, units), steps, constants, more=(leak,))
 
@@ -285,7 +285,6 @@ def _backward(ctx: Any, g: Tensor, g_last: Tensor, _: Tensor) -> tuple:
     us, state, W, mask, rates, inner = ctx.saved_tensors
     options = {"leak": ctx.leak, "activation": ctx.activation, "rate": ctx.rate, "mask": mask}
     if torch.is_grad_enabled():
-        refuse_second_derivatives("leaky units", _on_cpu(g))
         return *loop_gradients(partial(leaky_loop, **options), [us, state, W], (g, g_last)), None, None, None, None
     D, dstate = _adjoint(g, g_last, state, rates, inner, W, **options)
     dW = None

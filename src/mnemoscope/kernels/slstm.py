@@ -1,4 +1,4 @@
-"""Scans of the sLSTM as one operator on the CPU, without a graph per step.
+"""Scans of the sLSTM as one operator: on the CPU without a graph per step, on a GPU by kernels (`triton_slstm`).
 
 A step, with the sums `a = u + V h` of i, f, z and o, and c and n stored divided by e^m:
 
@@ -29,8 +29,9 @@ from torch.nn.functional import logsigmoid
 
 from mnemoscope.base.array_types import Bool, Float
 from mnemoscope.base.torch_state import flushed_denormals
-from mnemoscope.kernels.devices import useful_threads
+from mnemoscope.kernels.devices import no_triton, on_device, useful_threads
 from mnemoscope.kernels.gated_loops import loop_gradients
+from mnemoscope.kernels.gated_plans import gated_grid
 from mnemoscope.kernels.stepping import held_steps
 
 States = tuple[Tensor, Tensor, Tensor, Tensor]
@@ -46,7 +47,7 @@ def slstm_scan(
     exponential: bool = False,
     mask: Bool[Tensor, "time batch"] | None = None,
 ) -> tuple[Float[Tensor, "time batch units"], States]:
-    """Return the outputs h of all steps and the last state on a CPU; the gates are i, f, z and o, in this order.
+    """Return the outputs h of all steps and the last state; the gates are i, f, z and o, in this order.
 
     With `exponential` the forget gate is exp, otherwise the logistic function. Where n is 0, as before the first write,
     c must be 0 too: the gradients assume it.
@@ -60,6 +61,45 @@ def slstm_scan(
     return hs, (hs[-1].clone(), c, n, m)
 
 
+def no_slstm_scan(device: torch.device, dtype: torch.dtype, units: int, batch: int) -> str | None:
+    """Return the reason why the scan does not take these arguments, or None if it does."""
+    name = "fused scan of an sLSTM"
+    if device.type == "cpu":
+        known = dtype in (torch.float32, torch.float64)
+        return None if known else f"the {name} computes in float32 or float64 on the CPU, not in {dtype}"
+    reason = no_triton(name, device)
+    if reason is None and dtype != torch.float32:
+        return f"the {name} computes in float32, not in {dtype}"
+    if reason is None and gated_grid(device, units, batch) is None:
+        return f"the {name} has no room for {units} units and {batch} sequences on this GPU"
+    return reason
+
+
+def _on_cpu(x: Tensor) -> bool:
+    """Whether a scan of this tensor runs in torch's operations; tests replace it to interpret Triton's kernels."""
+    return x.device.type == "cpu"
+
+
+def _launch(
+    kernel: str, given: tuple[Tensor, ...], mask: Tensor | None, out: tuple[Tensor, ...], units: int, **constants: Any
+) -> None:
+    """Launch a kernel, which needs Triton; the first tensor to fill has one row for each step and sequence."""
+    from mnemoscope.kernels import triton_slstm
+    from mnemoscope.kernels.triton_grid import launch_grid, named_refusal
+
+    time, batch = out[0].shape[:2]
+    grid = gated_grid(out[0].device, units, batch)
+    if grid is None:
+        raise ValueError(f"The GPU has no room for an sLSTM of {units} units and {batch} sequences.")
+    flags = given[0] if mask is None else mask.contiguous().view(torch.uint8)  # one of them is not read
+    steps = time + kernel.endswith("adjoint")  # the last step of an adjoint leads to the first state
+    constants |= {"UNITS": grid.share, "MASKED": mask is not None, "num_warps": grid.warps}
+    if batch:
+        with on_device(out[0]), named_refusal():
+            run = getattr(triton_slstm, kernel)
+            launch_grid(run, grid, (*given, flags, *out), (time, batch, units), steps, constants)
+
+
 @custom_op(
     "mnemoscope::slstm_scan",
     mutates_args=(),
@@ -70,6 +110,13 @@ def _slstm(
     us: Tensor, h: Tensor, c: Tensor, n: Tensor, m: Tensor, V: Tensor, exponential: bool, mask: Tensor | None
 ) -> tuple[Tensor, ...]:
     """Return h of all steps and the last c, n and m; c, n, the gates i, f, z and o, and log f(a_f) of all steps."""
+    if not _on_cpu(us):
+        us, h, c, n, V = (x.contiguous() for x in (us, h, c, n, V))
+        hs, cs, ns, log_f = (us.new_empty(len(us), *h.shape) for _ in range(4))
+        gates, m = torch.empty_like(us), m.clone(memory_format=torch.contiguous_format)
+        out = (hs, cs, ns, gates, log_f, m)
+        _launch("slstm_forward", (us, h, c, n, V), mask, out, h.shape[1], EXPONENTIAL=exponential)
+        return hs, cs[-1].clone(), ns[-1].clone(), m, cs, ns, gates, log_f
     units, tiny = h.shape[1], torch.finfo(us.dtype).tiny
     gates = us.clone(memory_format=torch.contiguous_format)
     hs, cs, ns, log_f = (us.new_empty(len(us), *h.shape) for _ in range(4))
@@ -132,6 +179,13 @@ def _adjoint(
     `g` is that of h of all steps; C, N and M are those of the last c, n and m; `slopes` are the derivatives s.
     """
     D = torch.empty_like(gates)
+    if not _on_cpu(g):
+        E = M - C * cs[-1] - N * ns[-1]
+        C, N = (x.clone(memory_format=torch.contiguous_format) for x in (C, N))
+        dh, c0, n0 = torch.zeros_like(C), c0.contiguous(), n0.contiguous()
+        given = (g.contiguous(), c0, n0, cs, ns, gates, slopes.contiguous(), V.contiguous())
+        _launch("slstm_adjoint", given, mask, (D, dh, C, N, E), c0.shape[1])
+        return D, dh, C, N, E + C * c0 + N * n0
     with useful_threads(c0, V.shape[0]), flushed_denormals():
         CN, V = torch.stack([C, N]), V.contiguous()
         E = M - C * cs[-1] - N * ns[-1]

@@ -10,12 +10,12 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from mnemoscope.kernels.triton_grid import arrive, gathered_times, meet
+from mnemoscope.kernels.triton_grid import PADDING, arrive, columns_of, gathered_times, meet
 from mnemoscope.kernels.triton_parts import bias_row, nonlinear, prepared, pull_back, tile
 
 
 @triton.jit
-def _sums_of_gates(rows, first, batch, units, GATES: tl.constexpr, UNITS: tl.constexpr):
+def sums_of_gates(rows, first, batch, units, GATES: tl.constexpr, UNITS: tl.constexpr):
     """Return the rows of V for the sums of a program, their offsets in the drive, and which of them exist.
 
     The sums of a unit lie side by side, in four columns; a GRU leaves the fourth empty.
@@ -28,22 +28,20 @@ def _sums_of_gates(rows, first, batch, units, GATES: tl.constexpr, UNITS: tl.con
 
 
 @triton.jit
-def _load_sums(V, sums, exists, units, PART: tl.constexpr, PARTS: tl.constexpr):
+def load_sums(V, sums, exists, units, PART: tl.constexpr, PARTS: tl.constexpr):
     """Load the rows of V that belong to the sums of a program, as columns of a stack of matrices."""
     inner = tl.arange(0, PARTS)[:, None, None] * PART + tl.arange(0, PART)[None, :, None]
     return tl.load(V + sums[None, None, :] * units + inner, mask=(inner < units) & exists[None, None, :], other=0.0)
 
 
 @triton.jit
-def _load_gate(V, gate, own, units, PART: tl.constexpr, PARTS: tl.constexpr):
+def load_gate(V, gate, unit, units, PART: tl.constexpr, PARTS: tl.constexpr):
     """Load the columns of a gate's matrix that belong to the units of a program."""
-    inner = tl.arange(0, PARTS)[:, None, None] * PART + tl.arange(0, PART)[None, :, None]
-    unit = own[None, None, :]
-    return tl.load(V + (gate * units + inner) * units + unit, mask=(inner < units) & (unit < units), other=0.0)
+    return columns_of(V + gate * units * units, units, 1, unit, units, PART, PARTS)
 
 
 @triton.jit
-def _four(sums, ROWS: tl.constexpr, UNITS: tl.constexpr):
+def four(sums, ROWS: tl.constexpr, UNITS: tl.constexpr):
     """Divide sums whose columns are the four gates of each unit into one tile for each gate."""
     even, odd = tl.split(tl.reshape(sums, [ROWS, UNITS, 2, 2]))
     first, third = tl.split(even)
@@ -52,7 +50,7 @@ def _four(sums, ROWS: tl.constexpr, UNITS: tl.constexpr):
 
 
 @triton.jit
-def _load_four(p, units, inside):
+def load_four(p, units, inside):
     return (
         tl.load(p, mask=inside, other=0.0),
         tl.load(p + units, mask=inside, other=0.0),
@@ -62,7 +60,7 @@ def _load_four(p, units, inside):
 
 
 @triton.jit
-def _store_four(p, units, inside, a, b, c, d):
+def store_four(p, units, inside, a, b, c, d):
     tl.store(p, a, mask=inside)
     tl.store(p + units, b, mask=inside)
     tl.store(p + 2 * units, c, mask=inside)
@@ -97,12 +95,12 @@ def lstm_forward(
 ):
     """Compute `hs`, `cs` and, if `SAVE`, the `gates` i, f, g and o (time, batch, 4 units) from `begin` to `end`."""
     row, first = tl.program_id(1) * ROWS, tl.program_id(0) * UNITS
-    rows, own, here, inside = tile(row, first, batch, units, ROWS, UNITS)
-    sums, drive, exists = _sums_of_gates(rows, first, batch, units, 4, UNITS)
-    W1, W2, W3 = prepared(_load_sums(V, sums, exists, units, PART, PARTS), EXACT)
+    rows, unit, here, inside = tile(row, first, batch, units, ROWS, UNITS)
+    sums, drive, exists = sums_of_gates(rows, first, batch, units, 4, UNITS)
+    W1, W2, W3 = prepared(load_sums(V, sums, exists, units, PART, PARTS), EXACT)
     valid = (rows < batch)[:, None] & exists[None, :]
-    saved = rows[:, None] * (4 * units) + own[None, :]
-    counter = counters + tl.program_id(1) * 32
+    saved = rows[:, None] * (4 * units) + unit[None, :]
+    counter = counters + tl.program_id(1) * PADDING
     stride = (batch * units).to(tl.int64)
     us += 4 * begin * stride
     mask += begin * batch.to(tl.int64)
@@ -124,7 +122,7 @@ def lstm_forward(
         if MEET:
             meet(counter, slices * (t - begin))
         product = gathered_times(before, W1, W2, W3, rows, batch, units, units, PART, PARTS, EXACT)
-        i, f, g, o = _four(tl.sum(product, 0) + u, ROWS, UNITS)
+        i, f, g, o = four(tl.sum(product, 0) + u, ROWS, UNITS)
         i = nonlinear(i, 0.0, "logistic")
         f = nonlinear(f, 0.0, "logistic")
         g = nonlinear(g, 0.0, "tanh")
@@ -142,7 +140,7 @@ def lstm_forward(
             arrive(counter)  # the others need h alone
         tl.store(cs + here, c, mask=inside)
         if SAVE:
-            _store_four(gates + saved, units, inside, i, f, g, o)
+            store_four(gates + saved, units, inside, i, f, g, o)
         hs += stride
         cs += stride
         gates += 4 * stride
@@ -181,13 +179,13 @@ def lstm_adjoint(
     At the start `dc0` holds the gradient of the last c, and `dh0` zeros; between launches they hold what is carried.
     """
     row, first = tl.program_id(1) * ROWS, tl.program_id(0) * UNITS
-    rows, own, here, inside = tile(row, first, batch, units, ROWS, UNITS)
-    I1, I2, I3 = prepared(_load_gate(V, 0, own, units, PART, PARTS), EXACT)
-    F1, F2, F3 = prepared(_load_gate(V, 1, own, units, PART, PARTS), EXACT)
-    G1, G2, G3 = prepared(_load_gate(V, 2, own, units, PART, PARTS), EXACT)
-    O1, O2, O3 = prepared(_load_gate(V, 3, own, units, PART, PARTS), EXACT)
-    saved = rows[:, None] * (4 * units) + own[None, :]
-    counter = counters + tl.program_id(1) * 32
+    rows, unit, here, inside = tile(row, first, batch, units, ROWS, UNITS)
+    I1, I2, I3 = prepared(load_gate(V, 0, unit, units, PART, PARTS), EXACT)
+    F1, F2, F3 = prepared(load_gate(V, 1, unit, units, PART, PARTS), EXACT)
+    G1, G2, G3 = prepared(load_gate(V, 2, unit, units, PART, PARTS), EXACT)
+    O1, O2, O3 = prepared(load_gate(V, 3, unit, units, PART, PARTS), EXACT)
+    saved = rows[:, None] * (4 * units) + unit[None, :]
+    counter = counters + tl.program_id(1) * PADDING
     stride = (batch * units).to(tl.int64)
     g_h += (time - 1 - begin) * stride
     cs += (time - 1 - begin) * stride
@@ -197,7 +195,7 @@ def lstm_adjoint(
     there = inside & (begin < time)
     g_t = tl.load(g_h + here, mask=there, other=0.0)
     c = tl.load(cs + here, mask=there, other=0.0)
-    i, f, g, o = _load_four(gates + saved, units, there)
+    i, f, g, o = load_four(gates + saved, units, there)
     held = tl.load(dh0 + here, mask=inside, other=0.0)
     dc = tl.load(dc0 + here, mask=inside, other=0.0)
     for back in range(begin, end):  # back = time is the step to h0, which has no gates
@@ -207,7 +205,7 @@ def lstm_adjoint(
         more = inside & (back + 1 < time)
         c_before = tl.load(earlier + here, mask=inside, other=0.0)
         g_before = tl.load(g_h - stride + here, mask=more, other=0.0)
-        next_i, next_f, next_g, next_o = _load_four(gates - 4 * stride + saved, units, more)
+        next_i, next_f, next_g, next_o = load_four(gates - 4 * stride + saved, units, more)
         total = g_t + held
         if back > 0:
             if MEET:
@@ -237,7 +235,7 @@ def lstm_adjoint(
                 d_c = tl.where(goes, d_c, dc)
                 held = tl.where(goes, 0.0, total)
             dc = d_c
-            _store_four(D + saved, units, inside, d_i, d_f, d_g, d_o)
+            store_four(D + saved, units, inside, d_i, d_f, d_g, d_o)
             if MEET:
                 arrive(counter)
         g_h -= stride
@@ -284,14 +282,14 @@ def gru_forward(
     The `bias` is that of v, and `threshold` that of the candidate's nonlinearity.
     """
     row, first = tl.program_id(1) * ROWS, tl.program_id(0) * UNITS
-    rows, own, here, inside = tile(row, first, batch, units, ROWS, UNITS)
-    sums, drive, exists = _sums_of_gates(rows, first, batch, units, 3, UNITS)
-    W1, W2, W3 = prepared(_load_sums(V, sums, exists, units, PART, PARTS), EXACT)
+    rows, unit, here, inside = tile(row, first, batch, units, ROWS, UNITS)
+    sums, drive, exists = sums_of_gates(rows, first, batch, units, 3, UNITS)
+    W1, W2, W3 = prepared(load_sums(V, sums, exists, units, PART, PARTS), EXACT)
     valid = (rows < batch)[:, None] & exists[None, :]
-    saved = rows[:, None] * (4 * units) + own[None, :]
-    b = tl.load(bias + own, mask=own < units, other=0.0)[None, :]
-    limit = bias_row(threshold, own, units, PHI)
-    counter = counters + tl.program_id(1) * 32
+    saved = rows[:, None] * (4 * units) + unit[None, :]
+    b = tl.load(bias + unit, mask=unit < units, other=0.0)[None, :]
+    limit = bias_row(threshold, unit, units, PHI)
+    counter = counters + tl.program_id(1) * PADDING
     stride = (batch * units).to(tl.int64)
     us += 3 * begin * stride
     mask += begin * batch.to(tl.int64)
@@ -310,9 +308,9 @@ def gru_forward(
             before = h0
         if MEET:
             meet(counter, slices * (t - begin))
-        u_r, u_z, u_n, _ = _four(u, ROWS, UNITS)
+        u_r, u_z, u_n, _ = four(u, ROWS, UNITS)
         product = gathered_times(before, W1, W2, W3, rows, batch, units, units, PART, PARTS, EXACT)
-        r, z, v, _ = _four(tl.sum(product, 0), ROWS, UNITS)
+        r, z, v, _ = four(tl.sum(product, 0), ROWS, UNITS)
         r = nonlinear(r + u_r, 0.0, "logistic")
         z = nonlinear(z + u_z, 0.0, "logistic")
         v += b
@@ -326,7 +324,7 @@ def gru_forward(
         if MEET:
             arrive(counter)  # the others need h alone
         if SAVE:
-            _store_four(gates + saved, units, inside, r, z, v, n)
+            store_four(gates + saved, units, inside, r, z, v, n)
         hs += stride
         gates += 4 * stride
         mask += batch
@@ -365,13 +363,13 @@ def gru_adjoint(
     The steps are those of `lstm_adjoint`; `dh0` holds zeros at the start, and between launches what is carried.
     """
     row, first = tl.program_id(1) * ROWS, tl.program_id(0) * UNITS
-    rows, own, here, inside = tile(row, first, batch, units, ROWS, UNITS)
-    R1, R2, R3 = prepared(_load_gate(V, 0, own, units, PART, PARTS), EXACT)
-    Z1, Z2, Z3 = prepared(_load_gate(V, 1, own, units, PART, PARTS), EXACT)
-    N1, N2, N3 = prepared(_load_gate(V, 2, own, units, PART, PARTS), EXACT)
-    limit = bias_row(threshold, own, units, PHI)
-    saved = rows[:, None] * (4 * units) + own[None, :]
-    counter = counters + tl.program_id(1) * 32
+    rows, unit, here, inside = tile(row, first, batch, units, ROWS, UNITS)
+    R1, R2, R3 = prepared(load_gate(V, 0, unit, units, PART, PARTS), EXACT)
+    Z1, Z2, Z3 = prepared(load_gate(V, 1, unit, units, PART, PARTS), EXACT)
+    N1, N2, N3 = prepared(load_gate(V, 2, unit, units, PART, PARTS), EXACT)
+    limit = bias_row(threshold, unit, units, PHI)
+    saved = rows[:, None] * (4 * units) + unit[None, :]
+    counter = counters + tl.program_id(1) * PADDING
     stride = (batch * units).to(tl.int64)
     g_h += (time - 1 - begin) * stride
     hs += (time - 1 - begin) * stride
@@ -380,7 +378,7 @@ def gru_adjoint(
     mask += (time - 1 - begin) * batch.to(tl.int64)
     there = inside & (begin < time)
     g_t = tl.load(g_h + here, mask=there, other=0.0)
-    r, z, v, n = _load_four(gates + saved, units, there)
+    r, z, v, n = load_four(gates + saved, units, there)
     held = tl.load(dh0 + here, mask=inside, other=0.0)
     for back in range(begin, end):  # back = time is the step to h0, which has no gates
         earlier = hs - stride
@@ -389,7 +387,7 @@ def gru_adjoint(
         more = inside & (back + 1 < time)
         h_before = tl.load(earlier + here, mask=inside, other=0.0)
         g_before = tl.load(g_h - stride + here, mask=more, other=0.0)
-        next_r, next_z, next_v, next_n = _load_four(gates - 4 * stride + saved, units, more)
+        next_r, next_z, next_v, next_n = load_four(gates - 4 * stride + saved, units, more)
         total = g_t + held
         if back > 0:
             if MEET:
@@ -413,7 +411,7 @@ def gru_adjoint(
                 d_n = tl.where(goes, d_n, 0.0)
                 d_v = tl.where(goes, d_v, 0.0)
                 held = tl.where(goes, held, total)
-            _store_four(D + saved, units, inside, d_v, d_r, d_z, d_n)
+            store_four(D + saved, units, inside, d_v, d_r, d_z, d_n)
             if MEET:
                 arrive(counter)
         g_h -= stride

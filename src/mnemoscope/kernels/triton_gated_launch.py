@@ -11,7 +11,7 @@ from mnemoscope.kernels import triton_gated, triton_gated_grid
 from mnemoscope.kernels.devices import on_device
 from mnemoscope.kernels.gated_plans import Vector
 from mnemoscope.kernels.grids import Grid
-from mnemoscope.kernels.triton_grid import launch_grid
+from mnemoscope.kernels.triton_grid import launch_grid, named_refusal
 from mnemoscope.kernels.triton_vector import vector_layout
 
 
@@ -31,7 +31,7 @@ def launch(
     """
     flags = given[0] if mask is None else mask.contiguous().view(torch.uint8)
     tensors, constants = (*given, flags, *out), {**constants, "MASKED": mask is not None, "num_warps": plan.warps}
-    with on_device(given[0]):
+    with on_device(given[0]), named_refusal():
         if isinstance(plan, Vector):
             layout = vector_layout(plan.columns, plan.warps)
             run = getattr(triton_gated, kernel)

@@ -6,18 +6,21 @@ must be resident at the same time, which a cooperative launch ensures.
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from triton.runtime.errors import OutOfResources
 
 from mnemoscope.kernels.devices import exact_products
 from mnemoscope.kernels.grids import Grid
 from mnemoscope.kernels.triton_parts import bias_row, nonlinear, prepared, pull_back, tile, times
 
-PADDING = 32
+PADDING = tl.constexpr(32)
 """Distance between counters, so that each has a separate cache line."""
 
 
@@ -41,13 +44,32 @@ def launch_grid(
     on_gpu = tensors[0].is_cuda
     # Triton's interpreter, used in tests, has no products of bfloat16, and is exact without them
     constants |= {"ROWS": grid.rows, "PART": part, "PARTS": parts, "EXACT": on_gpu and exact and exact_products()}
-    counters = torch.zeros(tiles, PADDING, dtype=torch.int32, device=tensors[0].device)
+    counters = torch.zeros(tiles, PADDING.value, dtype=torch.int32, device=tensors[0].device)
     if on_gpu:
         constants |= {"MEET": True, "launch_cooperative_grid": True}
         kernel[slices, tiles](*tensors, counters, 0, steps, *sizes, slices, *more, **constants)
         return
     for step in range(steps):  # the interpreter runs programs sequentially: they cannot meet within a launch
         kernel[slices, tiles](*tensors, counters, step, step + 1, *sizes, slices, *more, MEET=False, **constants)
+
+
+@contextmanager
+def named_refusal() -> Generator[None]:
+    """Name the remedy if the GPU has no room for the programs of a grid, as one that others use may have none."""
+    try:
+        yield
+    except (OutOfResources, RuntimeError) as error:
+        if not isinstance(error, OutOfResources) and "cooperative" not in str(error):
+            raise
+        raise RuntimeError("The GPU has no room for this fused scan; pass backend='loop' to scan.") from error
+
+
+@triton.jit
+def columns_of(V, down, across, unit, units, PART: tl.constexpr, PARTS: tl.constexpr):
+    """Load columns of a matrix with these strides, in parts of the sum over its rows."""
+    inner = tl.arange(0, PARTS)[:, None, None] * PART + tl.arange(0, PART)[None, :, None]
+    unit = unit[None, None, :]
+    return tl.load(V + inner * down + unit * across, mask=(inner < units) & (unit < units), other=0.0)
 
 
 @triton.jit
@@ -101,11 +123,8 @@ def grid_forward(
 ):
     row, column = tl.program_id(1) * ROWS, tl.program_id(0) * COLUMNS
     rows, columns, here, inside = tile(row, column, batch, units, ROWS, COLUMNS)
-    counter = counters + tl.program_id(1) * 32
-    inner = tl.arange(0, PARTS)[:, None, None] * PART + tl.arange(0, PART)[None, :, None]
-    column = columns[None, None, :]
-    W = tl.load(V + column * units + inner, mask=(inner < units) & (column < units), other=0.0)
-    W1, W2, W3 = prepared(W, EXACT)
+    counter = counters + tl.program_id(1) * PADDING
+    W1, W2, W3 = prepared(columns_of(V, 1, units, columns, units, PART, PARTS), EXACT)
     b = bias_row(bias, columns, units, PHI)
     stride = (batch * units).to(tl.int64)
     us += begin * stride
@@ -161,11 +180,8 @@ def grid_adjoint(
 ):
     row, column = tl.program_id(1) * ROWS, tl.program_id(0) * COLUMNS
     rows, columns, here, inside = tile(row, column, batch, units, ROWS, COLUMNS)
-    counter = counters + tl.program_id(1) * 32
-    inner = tl.arange(0, PARTS)[:, None, None] * PART + tl.arange(0, PART)[None, :, None]
-    column = columns[None, None, :]
-    W = tl.load(V + inner * units + column, mask=(inner < units) & (column < units), other=0.0)
-    W1, W2, W3 = prepared(W, EXACT)
+    counter = counters + tl.program_id(1) * PADDING
+    W1, W2, W3 = prepared(columns_of(V, units, 1, columns, units, PART, PARTS), EXACT)
     b = bias_row(bias, columns, units, PHI)
     stride = (batch * units).to(tl.int64)
     g += (time - 1 - begin) * stride

@@ -9,16 +9,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from mnemoscope.kernels.triton_grid import arrive, gathered_times, meet
+from mnemoscope.kernels.triton_grid import PADDING, arrive, columns_of, gathered_times, meet
 from mnemoscope.kernels.triton_parts import nonlinear, prepared, pull_back, tile
-
-
-@triton.jit
-def _columns(W, row_stride, column_stride, own, units, PART: tl.constexpr, PARTS: tl.constexpr):
-    """Load the columns of a program, of a matrix (from, to) with these strides, in parts of the sum over its rows."""
-    inner = tl.arange(0, PARTS)[:, None, None] * PART + tl.arange(0, PART)[None, :, None]
-    unit = own[None, None, :]
-    return tl.load(W + inner * row_stride + unit * column_stride, mask=(inner < units) & (unit < units), other=0.0)
 
 
 @triton.jit(do_not_specialize=["leak", "begin", "end", "time", "batch", "slices"])  # one kernel for all of them
@@ -53,9 +45,9 @@ def leaky_forward(
     `first` are the rates of that state.
     """
     row, column = tl.program_id(1) * ROWS, tl.program_id(0) * UNITS
-    rows, own, here, inside = tile(row, column, batch, units, ROWS, UNITS)
-    W1, W2, W3 = prepared(_columns(W, 1, units, own, units, PART, PARTS), EXACT)
-    counter = counters + tl.program_id(1) * 32
+    rows, unit, here, inside = tile(row, column, batch, units, ROWS, UNITS)
+    W1, W2, W3 = prepared(columns_of(W, 1, units, unit, units, PART, PARTS), EXACT)
+    counter = counters + tl.program_id(1) * PADDING
     stride = (batch * units).to(tl.int64)
     us += begin * stride
     rates += begin * stride
@@ -74,7 +66,7 @@ def leaky_forward(
         target = tl.sum(gathered_times(before, W1, W2, W3, rows, batch, units, units, PART, PARTS, EXACT), 0) + u
         if RATE:
             target = nonlinear(target, 0.0, PHI)
-        new = state + leak * (target - state)
+        new = (1 - leak) * state + leak * target
         if MASKED:
             goes = (tl.load(mask + rows, mask=rows < batch, other=0) != 0)[:, None]
             new = tl.where(goes, new, state)
@@ -127,9 +119,9 @@ def leaky_adjoint(
     counted from the last one; between launches `carried` holds what passes to the step before.
     """
     row, column = tl.program_id(1) * ROWS, tl.program_id(0) * UNITS
-    rows, own, here, inside = tile(row, column, batch, units, ROWS, UNITS)
-    W1, W2, W3 = prepared(_columns(W, units, 1, own, units, PART, PARTS), EXACT)
-    counter = counters + tl.program_id(1) * 32
+    rows, unit, here, inside = tile(row, column, batch, units, ROWS, UNITS)
+    W1, W2, W3 = prepared(columns_of(W, units, 1, unit, units, PART, PARTS), EXACT)
+    counter = counters + tl.program_id(1) * PADDING
     stride = (batch * units).to(tl.int64)
     g += (time - 1 - begin) * stride
     outputs += (time - 1 - begin) * stride
@@ -158,7 +150,7 @@ def leaky_adjoint(
         passed = G
         if back < time:
             d = leak * G
-            passed = G - d
+            passed = (1 - leak) * G
             if RATE:
                 d = pull_back(d, output, 0.0, PHI)
             if MASKED:
