@@ -1,12 +1,13 @@
-"""Time of every plan of a scan of gates on a GPU, beside cuDNN: the measurements behind `kernels/gated_plans.py`.
+"""Time of every grid of a scan of gates or leaky units on a GPU, beside cuDNN: what `kernels/gated_plans.py` rests on.
 
     python benchmarks/gated_plans.py --keep                         all sizes
     python benchmarks/gated_plans.py --cells lstm --sizes 256 --batches 16
 
 Forward and backward together and forward alone, microseconds per step, float32, medians of repeats that take turns.
-"cuDNN" has the accuracy of float32 as all plans do, "cuDNN, tf32" is its default; it has no GORU, which is compared
-with the loop of this library. The error of a plan is that of its outputs and gradients, relative to a loop in float64,
-the largest of all, without and with a mask; that of cuDNN is without a mask, since it takes none.
+"cuDNN" has the accuracy of float32 as all plans do, "cuDNN, tf32" is its default; it has no GORU, sLSTM or leaky
+units, which are compared with the loop of this library. The error of a plan is that of its outputs and gradients,
+relative to a loop in float64, the largest of all, without and with a mask; that of cuDNN is without a mask, since it
+takes none.
 """
 
 from __future__ import annotations
@@ -25,15 +26,16 @@ from triton.runtime.errors import OutOfResources
 
 import mnemoscope as ms
 from common import command, folder, option_parser, synchronise, take_turns, write_json
-from mnemoscope.cells import GORU, GRU, LSTM, Cell
+from mnemoscope.cells import GORU, GRU, LSTM, SLSTM, Cell, LeakyRNN
 from mnemoscope.cells.sequence import Backend
-from mnemoscope.kernels import gated, gated_plans
+from mnemoscope.kernels import gated, gated_plans, leaky, slstm
 from mnemoscope.kernels.grids import Grid
 from scans import run_once
 
 T = TypeVar("T")
 INPUTS = 10
 """Input features."""
+CELLS = {"lstm": LSTM, "gru": GRU, "goru": GORU, "slstm": SLSTM, "leaky": LeakyRNN}
 GRIDS = [Grid(share, warps) for warps in (8, 4) for share in (4, 8, 16)]
 """Plans that are measured, where the GPU has room for them."""
 CHECKED = 50
@@ -58,7 +60,7 @@ class Row:
 def main() -> None:
     """Measure, print, write."""
     parser = option_parser(__doc__)
-    parser.add_argument("--cells", nargs="+", default=["lstm", "gru", "goru"])
+    parser.add_argument("--cells", nargs="+", default=[*CELLS])
     parser.add_argument("--sizes", type=int, nargs="+", default=[128, 256, 512, 1024])
     parser.add_argument("--batches", type=int, nargs="+", default=[16, 128])
     parser.add_argument("--steps", type=int, default=1000)
@@ -77,7 +79,7 @@ def main() -> None:
 def one_case(kind: str, units: int, batch: int, steps: int, repeats: int) -> list[Row]:
     """Measure all plans of one size, and cuDNN."""
     torch.manual_seed(0)
-    cell = {"gru": GRU, "lstm": LSTM, "goru": GORU}[kind](INPUTS, units).cuda()
+    cell = CELLS[kind](INPUTS, units).cuda()
     xs, g = torch.randn(steps, batch, INPUTS).cuda(), torch.randn(steps, batch, units).cuda()
     few = xs[:CHECKED], g[:CHECKED]
     mask = torch.rand(CHECKED, batch, device="cuda") < 0.7
@@ -97,7 +99,8 @@ def one_case(kind: str, units: int, batch: int, steps: int, repeats: int) -> lis
         for backward in (False, True):
             loop = partial(run_once, lambda xs: ms.scan(cell, xs, backend="loop")[0], *few, False, backward)
             work["loop", backward], lengths["loop"] = loop, CHECKED
-    for plan in (grid for grid in GRIDS if grid.fits(torch.device("cuda"), batch, units, 4 * grid.share)):
+    sums = 1 if kind == "leaky" else 4  # of each unit
+    for plan in (grid for grid in GRIDS if grid.fits(torch.device("cuda"), batch, units, sums * grid.share)):
         name = f"{plan.share} units, {plan.warps} warps"
         both, alone = (partial(run_once, lambda xs: ms.scan(cell, xs)[0], xs, g, False, grad) for grad in (True, False))
         try:
@@ -121,6 +124,8 @@ def by_plan(plan: Grid, call: Callable[[], T]) -> T:
     with (
         patch.multiple(gated_plans, FEW_UNITS=0, FEW_SEQUENCES=0, gated_plan=lambda *_: plan),
         patch.object(gated, "gated_plan", lambda *_: plan),
+        patch.object(slstm, "gated_grid", lambda *_: plan),
+        patch.object(leaky, "_grid", lambda *_: plan),
     ):
         return call()
 

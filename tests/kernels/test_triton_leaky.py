@@ -48,7 +48,11 @@ def check(sizes, activation, rate, masked, tolerance):
 
 
 @representatives(
-    "tanh-False-True-3-2-5", "tanh-True-True-3-2-5", "relu-False-False-2-18-9", "logistic-True-False-2-18-9"
+    "tanh-False-True-3-2-5",
+    "tanh-True-True-3-2-5",
+    "relu-False-False-2-18-9",
+    "logistic-True-False-2-18-9",
+    "linear-False-True-7-2-64",
 )
 @pytest.mark.parametrize(("time", "batch", "units"), [(1, 1, 1), (3, 2, 5), (2, 18, 9), (7, 2, 64)])
 @pytest.mark.parametrize("masked", [True, False])

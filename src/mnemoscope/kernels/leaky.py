@@ -121,7 +121,7 @@ def _leaky(
     if not _on_cpu(us):
         us, W, phi = us.contiguous(), W.contiguous(), ACTIVATIONS[activation]
         last = state.clone(memory_format=torch.contiguous_format)
-        first = last.clone() if rate else phi(last)
+        first = (state if rate else phi(state)).contiguous()  # no program writes into it, as into `last`
         rates, inner = torch.empty_like(us), torch.empty_like(us) if rate else us.new_empty(0)
         _launch("leaky_forward", (us, first, W), mask, (rates, inner, last), leak, activation, rate)
         return rates, last, inner
