@@ -31,6 +31,8 @@ from tests.slow import slow
 pytest.importorskip("minigrid", reason="needs mnemoscope[rl]")
 
 PLACES = [place for pair in ROOMS.values() for place in pair]
+UNREACHED = {"DoorKey-16x16"}
+"""Rooms in which the random actions of a test do not reach the goal."""
 
 
 def useful_actions(observations, generator):
@@ -56,7 +58,7 @@ def test_rooms_repeat_minigrid(place, steps):
         assert torch.equal(outcomes[0].rewards, outcomes[1].rewards)
         assert torch.equal(outcomes[0].ended, outcomes[1].ended)
         rewarded += int((outcomes[0].rewards > 0).sum())
-    assert rewarded or steps < 700
+    assert rewarded or steps < 700 or place in UNREACHED
 
 
 class EarlierGoToObject(gymnasium.Wrapper):

@@ -358,7 +358,8 @@ TINY = ["--steps", "4", "--evaluate-every", "2", "--evaluate-batches", "1", "--b
 
 
 def text_of(page):
-    return " ".join(unescape(sub(r"<[^>]+>", " ", Path(page).read_text(encoding="utf-8"))).split())
+    content = sub(r"(?s)<(style|script).*?</\1>", " ", Path(page).read_text(encoding="utf-8"))
+    return " ".join(unescape(sub(r"<[^>]+>", " ", content)).split())
 
 
 @SLOW

@@ -168,7 +168,8 @@ def _check_optimiser_state(
             raise _damaged(path, f"{missing} is missing in the state of the optimiser for {name}")
         for key, value in entries.items():
             parameter = parameters[name]
-            is_count = value.dim() == 0 and value.dtype == torch.float32  # the number of steps of this parameter
+            # the number of steps of this parameter, in float64 if that is torch's default
+            is_count = value.dim() == 0 and value.dtype in (torch.float32, torch.float64)
             if not is_count and (value.shape != parameter.shape or value.dtype != parameter.dtype):
                 raise _damaged(
                     path,
