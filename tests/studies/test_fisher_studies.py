@@ -193,7 +193,8 @@ def test_the_printed_divergence_of_scalars_is_that_of_normal_distributions():
 def test_verdicts_on_queues():
     study = queue_capacity.STUDY
     table = rows(study, finished(study, "cpu", only=lambda settings: settings["size"] == 3))
-    verdicts = [table[claim.name].verdict for claim in study.claims]
+    # one size has no rank correlation with the size
+    verdicts = [table[claim.name].verdict for claim in study.claims if "rank correlation" not in claim.name]
     assert verdicts == ["differs", "differs", "matches", "differs", "differs", *["matches"] * 5]
     assert "3 of 3" in table["weight 1: spectral radius"].remark
 

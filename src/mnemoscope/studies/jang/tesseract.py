@@ -17,6 +17,7 @@ least. With equal and orthogonal edges they vary equally along all combinations,
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -137,7 +138,7 @@ def edge_spread(states: Float[Tensor, "corners hidden"]) -> float:
     >>> edge_spread(corners(3) * torch.tensor([1.0, 1.0, 2.0]))  # edges of 2, 2 and 4
     0.3535533905932738
     """
-    apart, differing = _distances(states.double(), corners(_bits(states)).double())
+    apart, differing = _distances(states.double(), corners(_bits(states, range(1, 11))).double())
     edges = apart[differing == 1]
     return float(edges.std(correction=0) / edges.mean())
 
@@ -211,11 +212,12 @@ def _volume(points: np.ndarray) -> float:
     return 0.0 if flat else float(ConvexHull(points).volume)
 
 
-def _bits(states: Tensor) -> int:
-    bits = {2**bits: bits for bits in SHAPES}.get(len(states) if states.dim() == 2 else 0)
+def _bits(states: Tensor, known: Collection[int] = SHAPES) -> int:
+    """Return the number of bits of the corners that states belong to, one of those that are known."""
+    bits = {2**bits: bits for bits in known}.get(len(states) if states.dim() == 2 else 0)
     if bits is None:
         raise ValueError(
-            f"states must have a row for every corner of {' or '.join(map(str, SHAPES))} bits, but the shape is "
+            f"states must have a row for every corner of {min(known)} to {max(known)} bits, but the shape is "
             f"{tuple(states.shape)}."
         )
     if not torch.isfinite(states).all():
