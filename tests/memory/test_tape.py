@@ -665,7 +665,7 @@ def test_a_small_machine_learns_to_copy():
     torch.manual_seed(1)
     model = Model(ntm(5, 32, slots=12, slot_size=6), 4)
     optimiser = torch.optim.Adam(model.parameters(), 0.01)
-    for _ in range(800):
+    for _ in range(1200):
         inputs, word = copy_batch(generator)
         loss = binary_cross_entropy_with_logits(model(inputs)[0][-len(word) :], word)
         optimiser.zero_grad()

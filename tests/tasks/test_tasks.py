@@ -419,7 +419,8 @@ def _all_lengths(task: Task) -> Task:
     "FlipFlop(bits=2, length=7, rate=0.25, width=1, apart=0, settle=0)",
     "FlipFlop(bits=1, length=20, rate=1.0, width=1, apart=3, settle=3)",
 )
-@pytest.mark.parametrize("task", GENERATED)
+# the baseline of an environment is itself counted on its trials: no formula to compare
+@pytest.mark.parametrize("task", [each for each in GENERATED if not isinstance(each.values[0], EnvironmentTask)])
 def test_the_baseline_is_the_loss_of_its_predictor(task):
     size = 100_000 if task.input_size < 40 else 10_000
     batch = _all_lengths(task).batch(size, seed=0, number=0, split="test")
