@@ -119,7 +119,7 @@ def test_tesseract_edges_join_corners_that_differ_in_one_bit():
 
 
 def test_geometry_rejects_states_without_a_shape():
-    with pytest.raises(ValueError, match="3 or 4 bits"):
+    with pytest.raises(ValueError, match="3 to 4 bits"):
         geometry(torch.zeros(15, 5))
     with pytest.raises(ValueError, match="NaN"):
         geometry(torch.full((16, 5), torch.nan))
