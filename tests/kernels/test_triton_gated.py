@@ -12,7 +12,7 @@ import mnemoscope as ms
 from mnemoscope.cells import GORU, GRU, LSTM, fused_gated, goru
 from mnemoscope.cells.lstm import LSTMState
 from mnemoscope.cells.nonlinearities import make_nonlinearity
-from mnemoscope.kernels import gated, gated_plans
+from mnemoscope.kernels import devices, gated, gated_plans
 from mnemoscope.kernels.gated_plans import (
     FEW_SEQUENCES,
     FEW_UNITS,
@@ -169,7 +169,7 @@ def test_second_derivatives_name_the_remedy(fused):
 
 
 def test_which_networks_are_left_to_cudnn(monkeypatch):
-    monkeypatch.setattr(gated_plans, "no_triton", lambda *_: None)
+    monkeypatch.setattr(devices, "no_triton", lambda *_: None)
     properties = SimpleNamespace(multi_processor_count=132, shared_memory_per_block_optin=227 * 1024)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: properties)
     few, many, refuses = MOST_UNITS["vector"], MOST_UNITS["grid"], partial(no_gated_scan, torch.device("cuda"))

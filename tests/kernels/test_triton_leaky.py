@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 import torch
 
-from mnemoscope.kernels import leaky
+from mnemoscope.kernels import devices, leaky
 from mnemoscope.kernels.activation import ACTIVATIONS
 from mnemoscope.kernels.grids import Grid
 from mnemoscope.kernels.leaky import leaky_loop, leaky_scan, no_leaky_scan
@@ -90,7 +90,7 @@ def test_second_derivatives_are_those_of_the_loop(fused, rate):
 
 
 def test_what_the_kernels_do_not_take_is_named(monkeypatch):
-    monkeypatch.setattr(leaky, "no_triton", lambda *_: None)
+    monkeypatch.setattr(devices, "no_triton", lambda *_: None)
     monkeypatch.setattr(leaky, "_grid", lambda device, units, batch: Grid(16, 4) if units <= 1024 else None)
     gpu, tanh = torch.device("cuda"), ACTIVATIONS["tanh"]
     assert no_leaky_scan(gpu, torch.float32, 1024, 16, tanh) is None

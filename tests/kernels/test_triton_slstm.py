@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from mnemoscope.kernels import slstm
+from mnemoscope.kernels import devices, slstm
 from mnemoscope.kernels.grids import Grid
 from mnemoscope.kernels.slstm import no_slstm_scan, slstm_loop, slstm_scan
 
@@ -96,7 +96,7 @@ def test_second_derivatives_are_those_of_the_loop(fused):
 
 
 def test_what_the_kernels_do_not_take_is_named(monkeypatch):
-    monkeypatch.setattr(slstm, "no_triton", lambda *_: None)
+    monkeypatch.setattr(devices, "no_triton", lambda *_: None)
     monkeypatch.setattr(slstm, "gated_grid", lambda device, units, batch: Grid(4, 8) if units <= 512 else None)
     gpu = torch.device("cuda")
     assert no_slstm_scan(gpu, torch.float32, 512, 16) is None

@@ -47,6 +47,17 @@ def no_triton(scan: str, device: torch.device) -> str | None:
     return None
 
 
+def no_float32_scan(scan: str, device: torch.device, dtype: torch.dtype) -> str | None:
+    """Return why a scan that has float32 kernels on a GPU, and float64 on the CPU too, does not run, or None."""
+    if device.type == "cpu":
+        known = dtype in (torch.float32, torch.float64)
+        return None if known else f"the {scan} computes in float32 or float64 on the CPU, not in {dtype}"
+    reason = no_triton(scan, device)
+    if reason is None and dtype != torch.float32:
+        return f"the {scan} computes in float32, not in {dtype}"
+    return reason
+
+
 def shared_memory(device: torch.device) -> int:
     """Return the bytes of shared memory that a block on this GPU may have, where a kernel asks for the most."""
     return torch.cuda.get_device_properties(device).shared_memory_per_block_optin

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import torch
 
-from mnemoscope.kernels.devices import no_triton
+from mnemoscope.kernels.devices import no_float32_scan
 from mnemoscope.kernels.grids import Grid
 
 MOST_UNITS = {"vector": 64, "grid": 512}
@@ -58,14 +58,9 @@ def no_gated_scan(device: torch.device, dtype: torch.dtype, units: int, batch: i
 
     If `cudnn`, cuDNN could run them too, and the faster of the two is chosen.
     """
-    if device.type == "cpu":
-        known = dtype in (torch.float32, torch.float64)
-        return None if known else f"the fused scan of gates computes in float32 or float64 on the CPU, not in {dtype}"
-    reason = no_triton("fused scan of gates", device)
-    if reason is not None:
+    reason = no_float32_scan("fused scan of gates", device, dtype)
+    if reason is not None or device.type == "cpu":
         return reason
-    if dtype != torch.float32:
-        return f"the fused scan of gates computes in float32, not in {dtype}"
     plan = gated_plan(device, units, batch)
     if plan is None:
         return no_room(units, batch)

@@ -23,7 +23,7 @@ from torch.library import custom_op
 from mnemoscope.base.array_types import Bool, Float
 from mnemoscope.base.torch_state import flushed_denormals
 from mnemoscope.kernels.activation import ACTIVATIONS, Activation
-from mnemoscope.kernels.devices import no_triton, on_device, useful_threads
+from mnemoscope.kernels.devices import no_float32_scan, useful_threads
 from mnemoscope.kernels.gated_loops import loop_gradients
 from mnemoscope.kernels.grids import Grid
 from mnemoscope.kernels.stepping import held_steps
@@ -59,13 +59,8 @@ def no_leaky_scan(device: torch.device, dtype: torch.dtype, units: int, batch: i
     name = "fused scan of leaky units"
     if phi.takes_bias:
         return f"the {name} has no bias, which {phi.name} has"
-    if device.type == "cpu":
-        known = dtype in (torch.float32, torch.float64)
-        return None if known else f"the {name} computes in float32 or float64 on the CPU, not in {dtype}"
-    reason = no_triton(name, device)
-    if reason is None and dtype != torch.float32:
-        return f"the {name} computes in float32, not in {dtype}"
-    if reason is None and _grid(device, units, batch) is None:
+    reason = no_float32_scan(name, device, dtype)
+    if reason is None and device.type != "cpu" and _grid(device, units, batch) is None:
         return f"the {name} has no room for {units} units and {batch} sequences on this GPU"
     return reason
 
@@ -92,20 +87,14 @@ def _launch(
 ) -> None:
     """Launch a kernel for the sequences of the first tensor (time, batch, units)."""
     from mnemoscope.kernels import triton_leaky
-    from mnemoscope.kernels.triton_grid import launch_grid, named_refusal
+    from mnemoscope.kernels.triton_grid import launch_scan
 
     time, batch, units = given[0].shape
     grid = _grid(given[0].device, units, batch)
     if grid is None:
         raise ValueError(f"The GPU has no room for {units} leaky units and {batch} sequences.")
-    if not given[0].numel():
-        return
-    flags = given[0] if mask is None else mask.contiguous().view(torch.uint8)  # one of them is not read
-    tensors, steps = (*given, flags, *out), time + kernel.endswith("adjoint")  # the last step leads to the first state
-    constants = {"UNITS": grid.share, "PHI": activation, "RATE": rate, "MASKED": mask is not None}
-    with on_device(given[0]), named_refusal():
-        constants["num_warps"] = grid.warps
-        launch_grid(getattr(triton_leaky, kernel), grid, tensors, (time, batch, units), steps, constants, more=(leak,))
+    constants = {"PHI": activation, "RATE": rate}
+    launch_scan(triton_leaky, kernel, grid, given, mask, out, (time, batch, units), constants, more=(leak,))
 
 
 @custom_op(

@@ -29,7 +29,7 @@ from torch.nn.functional import logsigmoid
 
 from mnemoscope.base.array_types import Bool, Float
 from mnemoscope.base.torch_state import flushed_denormals
-from mnemoscope.kernels.devices import no_triton, on_device, useful_threads
+from mnemoscope.kernels.devices import no_float32_scan, useful_threads
 from mnemoscope.kernels.gated_loops import loop_gradients
 from mnemoscope.kernels.gated_plans import gated_grid
 from mnemoscope.kernels.stepping import held_steps
@@ -64,13 +64,8 @@ def slstm_scan(
 def no_slstm_scan(device: torch.device, dtype: torch.dtype, units: int, batch: int) -> str | None:
     """Return the reason why the scan does not take these arguments, or None if it does."""
     name = "fused scan of an sLSTM"
-    if device.type == "cpu":
-        known = dtype in (torch.float32, torch.float64)
-        return None if known else f"the {name} computes in float32 or float64 on the CPU, not in {dtype}"
-    reason = no_triton(name, device)
-    if reason is None and dtype != torch.float32:
-        return f"the {name} computes in float32, not in {dtype}"
-    if reason is None and gated_grid(device, units, batch) is None:
+    reason = no_float32_scan(name, device, dtype)
+    if reason is None and device.type != "cpu" and gated_grid(device, units, batch) is None:
         return f"the {name} has no room for {units} units and {batch} sequences on this GPU"
     return reason
 
@@ -85,19 +80,13 @@ def _launch(
 ) -> None:
     """Launch a kernel, which needs Triton; the first tensor to fill has one row for each step and sequence."""
     from mnemoscope.kernels import triton_slstm
-    from mnemoscope.kernels.triton_grid import launch_grid, named_refusal
+    from mnemoscope.kernels.triton_grid import launch_scan
 
     time, batch = out[0].shape[:2]
     grid = gated_grid(out[0].device, units, batch)
     if grid is None:
         raise ValueError(f"The GPU has no room for an sLSTM of {units} units and {batch} sequences.")
-    flags = given[0] if mask is None else mask.contiguous().view(torch.uint8)  # one of them is not read
-    steps = time + kernel.endswith("adjoint")  # the last step of an adjoint leads to the first state
-    constants |= {"UNITS": grid.share, "MASKED": mask is not None, "num_warps": grid.warps}
-    if batch:
-        with on_device(out[0]), named_refusal():
-            run = getattr(triton_slstm, kernel)
-            launch_grid(run, grid, (*given, flags, *out), (time, batch, units), steps, constants)
+    launch_scan(triton_slstm, kernel, grid, given, mask, out, (time, batch, units), constants)
 
 
 @custom_op(

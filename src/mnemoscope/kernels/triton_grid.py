@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ import triton.language as tl
 from torch import Tensor
 from triton.runtime.errors import OutOfResources
 
-from mnemoscope.kernels.devices import exact_products
+from mnemoscope.kernels.devices import exact_products, on_device
 from mnemoscope.kernels.grids import Grid
 from mnemoscope.kernels.triton_parts import bias_row, nonlinear, prepared, pull_back, tile, times
 
@@ -51,6 +52,34 @@ def launch_grid(
         return
     for step in range(steps):  # the interpreter runs programs sequentially: they cannot meet within a launch
         kernel[slices, tiles](*tensors, counters, step, step + 1, *sizes, slices, *more, MEET=False, **constants)
+
+
+def launch_scan(
+    module: ModuleType,
+    kernel: str,
+    grid: Grid,
+    given: tuple[Tensor, ...],
+    mask: Tensor | None,
+    out: tuple[Tensor, ...],
+    sizes: tuple[int, int, int],
+    constants: dict[str, Any],
+    more: tuple[float, ...] = (),
+) -> None:
+    """Launch a kernel of a module, "lstm_forward" for example, whose sequences have `sizes` (time, batch, units).
+
+    Its arguments are the tensors that are `given`, the mask and the tensors to fill.
+    """
+    steps = sizes[0] + kernel.endswith("adjoint")  # the last step of an adjoint leads to the first state
+    constants = {**constants, "UNITS": grid.share, "MASKED": mask is not None, "num_warps": grid.warps}
+    if sizes[1]:
+        with on_device(given[0]), named_refusal():
+            tensors = (*given, mask_bytes(mask, given[0]), *out)
+            launch_grid(getattr(module, kernel), grid, tensors, sizes, steps, constants, more=more)
+
+
+def mask_bytes(mask: Tensor | None, other: Tensor) -> Tensor:
+    """Return the mask as bytes; without one another tensor takes its place, which is not read."""
+    return other if mask is None else mask.contiguous().view(torch.uint8)
 
 
 @contextmanager
